@@ -1,0 +1,1 @@
+"""The command line: thin commands over Kafka's own protocol and the files on disk."""

@@ -1,0 +1,1 @@
+"""Settings as data: names, types, bounds, defaults and documentation."""

@@ -1,0 +1,1 @@
+"""The controller's decisions, free of I/O."""

@@ -1,0 +1,1 @@
+"""The cluster's memory: one port, an embedded store for a single broker."""

@@ -1,0 +1,1 @@
+"""Counters and gauges declared as data, plain integers until they are scraped."""

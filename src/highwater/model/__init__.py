@@ -1,0 +1,1 @@
+"""Ids, offsets, epochs and errors: the words every room shares."""

@@ -1,0 +1,1 @@
+"""Every message of the wire, one file per API."""

@@ -1,0 +1,1 @@
+"""Record batches: the header, the records inside, the codecs."""

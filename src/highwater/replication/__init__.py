@@ -1,0 +1,1 @@
+"""The replication rules, free of I/O."""

@@ -1,0 +1,1 @@
+"""Sockets, framing, ordered answers, and the table of every API served."""

@@ -1,0 +1,1 @@
+"""One API per file: no state, no policy."""
