@@ -1,27 +1,52 @@
-# Everything a newcomer needs: `make demo` and `make test` set up what they need by themselves.
+# Two commands for a newcomer, `make demo` and `make test`: each sets up by itself what it needs.
+# A fresh machine has Python 3.11 or later, Java 17 (tests and benchmarks) and make.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CODE := $(wildcard src tests tools benchmarks)
 
-.PHONY: setup demo test lint format bench clean
+.PHONY: help setup demo test lint format bench docs jars kcat clean
+.DEFAULT_GOAL := help
 
-setup: $(VENV)/.ready
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+setup: $(VENV)/.ready jars kcat ## everything for all of the below; leaves .venv/bin/highwater
 
 $(VENV)/.ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
-	touch $@
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
 
-lint: setup
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+jars: $(VENV)/.ready # Apache Kafka (real clients, benchmarks) and Spark's connector, in .tools/
+	@$(BIN)/python tools/fetch_jars.py
+
+kcat:
+	@sh tools/install_kcat.sh
+
+demo: $(VENV)/.ready ## a broker, a producer and a consumer at work, for about 20 seconds
+	@$(BIN)/highwater demo
+
+test: setup ## every test
+	$(BIN)/pytest
+
+lint: $(VENV)/.ready ## ruff, mypy --strict, and who may import whom
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: setup
-	$(BIN)/ruff format src tests benchmarks
-	$(BIN)/ruff check --fix src tests benchmarks
+format: $(VENV)/.ready ## let ruff rewrite what it can
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
 
-test: setup
-	$(BIN)/pytest
+bench: setup ## against Apache Kafka in the same run; writes JSON and a table
+	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.ready ## write the generated parts of the documentation anew
+	$(BIN)/python tools/generate_docs.py
+
+clean: ## remove all that setup and tests left
+	rm -rf $(VENV) .tools .bench build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
