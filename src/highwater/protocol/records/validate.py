@@ -1,6 +1,6 @@
 """The checks that a batch must pass before it is believed, from its header and checksum alone.
 
-Looking at the records inside, which may need decompression, is another matter, see `record.py`.
+Looking at the records inside, which may need decompression, is another matter, see `contents.py`.
 """
 
 from typing import Final
@@ -67,21 +67,27 @@ def check_timestamps(header: BatchHeader, *, now_ms: int, before_max_ms: int, af
     """Refuse a batch whose first or latest timestamp is too far from the broker's clock.
 
     The limits are `message.timestamp.before.max.ms` and `message.timestamp.after.max.ms`, and hold for topics with
-    CreateTime. A batch whose records are out of time order may hold an earlier one inside; the header does not say.
+    CreateTime. Records out of time order may hide an earlier one inside: a topic that limits the past needs
+    `contents.check_record_timestamps`.
     """
     for timestamp in (header.base_timestamp, header.max_timestamp):
-        if timestamp == NO_TIMESTAMP:
-            continue
-        if timestamp - now_ms > after_max_ms:
-            raise InvalidTimestamp(
-                f"timestamp {timestamp} is {timestamp - now_ms} ms after the broker's clock; "
-                f"message.timestamp.after.max.ms allows {after_max_ms}"
-            )
-        if now_ms - timestamp > before_max_ms:
-            raise InvalidTimestamp(
-                f"timestamp {timestamp} is {now_ms - timestamp} ms before the broker's clock; "
-                f"message.timestamp.before.max.ms allows {before_max_ms}"
-            )
+        check_timestamp(timestamp, now_ms=now_ms, before_max_ms=before_max_ms, after_max_ms=after_max_ms)
+
+
+def check_timestamp(timestamp: int, *, now_ms: int, before_max_ms: int, after_max_ms: int) -> None:
+    """Refuse one timestamp that is too far from the broker's clock; a record may also have none."""
+    if timestamp == NO_TIMESTAMP:
+        return
+    if timestamp - now_ms > after_max_ms:
+        raise InvalidTimestamp(
+            f"timestamp {timestamp} is {timestamp - now_ms} ms after the broker's clock; "
+            f"message.timestamp.after.max.ms allows {after_max_ms}"
+        )
+    if now_ms - timestamp > before_max_ms:
+        raise InvalidTimestamp(
+            f"timestamp {timestamp} is {now_ms - timestamp} ms before the broker's clock; "
+            f"message.timestamp.before.max.ms allows {before_max_ms}"
+        )
 
 
 def check_codec_for_version(header: BatchHeader, produce_version: int) -> None:

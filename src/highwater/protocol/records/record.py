@@ -1,0 +1,292 @@
+"""The records inside a batch: read them all, write a batch of them.
+
+For the few who must look inside: compaction, offsets by timestamp, internal topics, `highwater dump`. A batch on its
+way from a producer to a consumer is never taken apart.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from highwater.model.ids import NO_PRODUCER_ID
+from highwater.protocol.records import varint
+from highwater.protocol.records.batch import (
+    CODEC_MASK,
+    CONTROL,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    LOG_APPEND_TIME,
+    MAGIC,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    TRANSACTIONAL,
+    BatchHeader,
+    Buffer,
+    patch_checksum,
+    read_header,
+)
+from highwater.protocol.records.compression import DEFAULT_LIMIT_BYTES, Codec, compress, decompress
+from highwater.protocol.records.errors import CorruptMessage, InvalidRecord
+from highwater.protocol.records.varint import read_folded
+
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+
+_SMALLEST_RECORD_BYTES: Final = 7
+"""Six one-byte numbers and the attributes."""
+_NULL: Final = 1
+"""-1, folded: the length of what is not there."""
+_NO_ATTRIBUTES: Final = 0
+"""Of a record's own attributes, no bit is in use."""
+_INT64_MIN: Final = -(2**63)
+_INT64_MAX: Final = 2**63 - 1
+
+
+class Record(NamedTuple):
+    """One record, with the offset and the timestamp that readers see."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+def numbered(
+    pairs: Iterable[tuple[bytes | None, bytes | None]], *, timestamp_ms: int, base_offset: int = 0
+) -> list[Record]:
+    """Return a record for each (key, value), with offsets that count up from `base_offset`."""
+    return [Record(offset, timestamp_ms, key, value) for offset, (key, value) in enumerate(pairs, base_offset)]
+
+
+def read_records(batch: Buffer, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> list[Record]:
+    """Return the records of the one batch that `batch` starts with.
+
+    Every length, count and offset is checked: what is returned is all of the batch, and in offset order. The checksum
+    is not looked at, see `validate.check_batch`. Raises CorruptMessage or InvalidRecord, and nothing else.
+    """
+    header = read_header(batch)
+    data = read_payload(batch, header, limit_bytes=limit_bytes)
+    if header.record_count < 0 or header.record_count * _SMALLEST_RECORD_BYTES > len(data):
+        raise InvalidRecord(f"batch states {header.record_count} records in {len(data)} bytes")
+    try:
+        return _parse(data, header)
+    except IndexError:
+        raise InvalidRecord("a record is cut short") from None
+
+
+def read_payload(batch: Buffer, header: BatchHeader, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
+    """Return the bytes after the header, decompressed."""
+    if not HEADER_BYTES <= header.size <= len(batch):
+        raise CorruptMessage(f"record batch states {header.size} bytes, found {len(batch)}")
+    try:
+        codec = Codec(header.codec)
+    except ValueError:
+        raise InvalidRecord(f"compression codec {header.codec} does not exist") from None
+    return decompress(codec, memoryview(batch)[HEADER_BYTES : header.size], limit_bytes=limit_bytes)
+
+
+def _parse(data: bytes, header: BatchHeader) -> list[Record]:  # noqa: C901, PLR0912, PLR0915 - unrolled for speed
+    """Take `data` apart.
+
+    The numbers of a record are read in line up to two bytes, and by a call only beyond: this loop sees every record
+    of a compacted topic. They stay folded where that is enough: `& 1` is the sign, `>> 1` the number if there is none.
+    A length that reaches too far needs no check of its own: the position then misses the end of the record.
+    """
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
+    limit = len(data)
+    position = 0
+    previous_delta = -1
+    records: list[Record] = []
+    for _ in range(header.record_count):
+        number = data[position]
+        position += 1
+        if number > 0x7F:
+            byte = data[position]
+            position += 1
+            number += (byte << 7) - 0x80
+            if byte > 0x7F:
+                number, position = read_folded(data, position - 2)
+        end = position + (number >> 1)
+        if number & 1 or end > limit:
+            raise InvalidRecord(f"a record states a length that does not fit the {limit - position} bytes left")
+        position += 1  # the attributes, of which none is in use
+
+        number = data[position]
+        position += 1
+        if number > 0x7F:
+            byte = data[position]
+            position += 1
+            number += (byte << 7) - 0x80
+            if byte > 0x7F:
+                number, position = read_folded(data, position - 2)
+        timestamp = base_timestamp + ((number >> 1) ^ -(number & 1)) if append_time is None else append_time
+        if not _INT64_MIN <= timestamp <= _INT64_MAX:
+            raise InvalidRecord(f"a record's timestamp, {timestamp}, needs more than 64 bits")
+
+        number = data[position]
+        position += 1
+        if number > 0x7F:
+            byte = data[position]
+            position += 1
+            number += (byte << 7) - 0x80
+            if byte > 0x7F:
+                number, position = read_folded(data, position - 2)
+        delta = number >> 1
+        if number & 1 or delta <= previous_delta:
+            raise InvalidRecord(f"offset delta {(number >> 1) ^ -(number & 1)} follows {previous_delta}")
+        previous_delta = delta
+
+        number = data[position]
+        position += 1
+        if number > 0x7F:
+            byte = data[position]
+            position += 1
+            number += (byte << 7) - 0x80
+            if byte > 0x7F:
+                number, position = read_folded(data, position - 2)
+        key = None
+        if not number & 1:
+            start = position
+            position += number >> 1
+            key = data[start:position]
+        elif number != _NULL:
+            raise InvalidRecord("a record's key has a negative length")
+
+        number = data[position]
+        position += 1
+        if number > 0x7F:
+            byte = data[position]
+            position += 1
+            number += (byte << 7) - 0x80
+            if byte > 0x7F:
+                number, position = read_folded(data, position - 2)
+        value = None
+        if not number & 1:
+            start = position
+            position += number >> 1
+            value = data[start:position]
+        elif number != _NULL:
+            raise InvalidRecord("a record's value has a negative length")
+
+        number = data[position]
+        position += 1
+        headers: Headers = ()
+        if number:
+            headers, position = _parse_headers(data, position - 1, end)
+        if position != end:
+            raise InvalidRecord(f"a record's fields end {position - end} bytes after the length it states")
+        records.append(tuple.__new__(Record, (base_offset + delta, timestamp, key, value, headers)))
+
+    if position != limit:
+        raise InvalidRecord(f"{limit - position} bytes follow the last record")
+    if previous_delta > header.last_offset_delta:
+        raise InvalidRecord(f"last offset delta is {previous_delta}, the batch states {header.last_offset_delta}")
+    return records
+
+
+def _parse_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
+    """Return the headers whose count stands at `position`, and the position after them."""
+    count, position = varint.read(data, position)
+    if not 0 <= count <= end - position:
+        raise InvalidRecord(f"a record states {count} headers in {end - position} bytes")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        length, position = varint.read(data, position)
+        if not 0 <= length <= end - position:
+            raise InvalidRecord(f"the key of a record header has length {length}")
+        key = data[position : position + length].decode("utf-8", "surrogateescape")
+        position += length
+        length, position = varint.read(data, position)
+        if length == -1:
+            headers.append((key, None))
+            continue
+        if not 0 <= length <= end - position:
+            raise InvalidRecord(f"the value of a record header has length {length}")
+        headers.append((key, data[position : position + length]))
+        position += length
+    return tuple(headers), position
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+) -> bytearray:
+    """Return a batch of `records`, whose offsets rise from `base_offset` or above."""
+    assert records, "a batch has at least one record"
+    base_timestamp = records[0].timestamp
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=0,
+        leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=codec | TRANSACTIONAL * is_transactional | CONTROL * is_control,
+        last_offset_delta=records[-1].offset - base_offset,
+        base_timestamp=base_timestamp,
+        max_timestamp=max(record.timestamp for record in records),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(records),
+    )
+    payload = write_payload(records, base_offset=base_offset, base_timestamp=base_timestamp)
+    return assemble(header, compress(codec, payload, level))
+
+
+def assemble(header: BatchHeader, payload: Buffer) -> bytearray:
+    """Return the batch of `header`, with length and checksum set, and of `payload`, compressed as the header says."""
+    batch = bytearray(HEADER_BYTES)
+    batch += payload
+    HEADER.pack_into(batch, 0, *header._replace(batch_length=len(batch) - LENGTH_PREFIX_BYTES))
+    patch_checksum(batch)
+    return batch
+
+
+def recompress(batch: Buffer, codec: Codec, level: int | None = None) -> bytearray:
+    """Return the same batch with its records, untouched, in another codec; `batch` is checked no further than that."""
+    header = read_header(batch)
+    payload = read_payload(batch, header)
+    return assemble(
+        header._replace(attributes=header.attributes & ~CODEC_MASK | codec), compress(codec, payload, level)
+    )
+
+
+def write_payload(records: Iterable[Record], *, base_offset: int, base_timestamp: int) -> bytearray:
+    """Return the uncompressed bytes that follow the header of a batch with these bases."""
+    payload = bytearray()
+    previous_delta = -1
+    for record in records:
+        delta = record.offset - base_offset
+        assert delta > previous_delta, "offsets rise inside a batch"
+        previous_delta = delta
+        body = bytearray((_NO_ATTRIBUTES,))
+        varint.write(body, record.timestamp - base_timestamp)
+        varint.write(body, delta)
+        _write_bytes(body, record.key)
+        _write_bytes(body, record.value)
+        varint.write(body, len(record.headers))
+        for key, value in record.headers:
+            _write_bytes(body, key.encode("utf-8", "surrogateescape"))
+            _write_bytes(body, value)
+        varint.write(payload, len(body))
+        payload += body
+    return payload
+
+
+def _write_bytes(out: bytearray, data: bytes | None) -> None:
+    if data is None:
+        varint.write(out, -1)
+    else:
+        varint.write(out, len(data))
+        out += data
