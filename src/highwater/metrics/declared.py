@@ -1,0 +1,162 @@
+"""Every metric, declared once. The metrics page of the docs is made from this file."""
+
+from typing import Final
+
+from highwater.metrics.metric import Kind, Metric
+
+REQUESTS: Final = Metric(
+    "highwater_requests_total",
+    Kind.COUNTER,
+    "Requests answered, by API.",
+    ("api",),
+)
+
+REQUEST_ERRORS: Final = Metric(
+    "highwater_request_errors_total",
+    Kind.COUNTER,
+    "Requests whose answer was an error as a whole (errors of single partitions are not counted), by API.",
+    ("api",),
+)
+
+REQUEST_SECONDS: Final = Metric(
+    "highwater_request_seconds",
+    Kind.HISTOGRAM,
+    "Time from the arrival of a request's last byte until its answer is ready to leave, waiting included, by API.",
+    ("api",),
+)
+
+RECEIVED_BYTES: Final = Metric(
+    "highwater_network_received_bytes_total",
+    Kind.COUNTER,
+    "Bytes received from clients and brokers.",
+)
+
+SENT_BYTES: Final = Metric(
+    "highwater_network_sent_bytes_total",
+    Kind.COUNTER,
+    "Bytes sent to clients and brokers.",
+)
+
+CONNECTIONS: Final = Metric(
+    "highwater_connections",
+    Kind.GAUGE,
+    "Connections open now, by listener.",
+    ("listener",),
+)
+
+CONNECTIONS_ACCEPTED: Final = Metric(
+    "highwater_connections_accepted_total",
+    Kind.COUNTER,
+    "Connections accepted, by listener.",
+    ("listener",),
+)
+
+CONNECTIONS_CLOSED_FOR_CAUSE: Final = Metric(
+    "highwater_connections_closed_for_cause_total",
+    Kind.COUNTER,
+    "Connections that the broker closed, by reason: malformed, oversized, idle, over the limit.",
+    ("reason",),
+)
+
+WAITING_REQUESTS: Final = Metric(
+    "highwater_purgatory_requests",
+    Kind.GAUGE,
+    "Requests that wait for something to happen (records to arrive, replicas to catch up), by API.",
+    ("api",),
+)
+
+FETCH_SESSIONS: Final = Metric(
+    "highwater_fetch_sessions",
+    Kind.GAUGE,
+    "Incremental fetch sessions remembered.",
+)
+
+APPENDED_BYTES: Final = Metric(
+    "highwater_log_appended_bytes_total",
+    Kind.COUNTER,
+    "Bytes of record batches appended.",
+)
+
+APPENDED_BATCHES: Final = Metric(
+    "highwater_log_appended_batches_total",
+    Kind.COUNTER,
+    "Record batches appended.",
+)
+
+LOG_SIZE_BYTES: Final = Metric(
+    "highwater_log_size_bytes",
+    Kind.GAUGE,
+    "Bytes of a partition's log on this broker.",
+    ("topic", "partition"),
+)
+
+LOG_START_OFFSET: Final = Metric(
+    "highwater_log_start_offset",
+    Kind.GAUGE,
+    "The first offset that a partition's log holds.",
+    ("topic", "partition"),
+)
+
+LOG_END_OFFSET: Final = Metric(
+    "highwater_log_end_offset",
+    Kind.GAUGE,
+    "The offset that a partition's next record will get.",
+    ("topic", "partition"),
+)
+
+PARTITIONS: Final = Metric(
+    "highwater_partitions",
+    Kind.GAUGE,
+    "Partition replicas on this broker.",
+)
+
+LEADER_PARTITIONS: Final = Metric(
+    "highwater_leader_partitions",
+    Kind.GAUGE,
+    "Partitions that this broker leads.",
+)
+
+UNDER_REPLICATED_PARTITIONS: Final = Metric(
+    "highwater_under_replicated_partitions",
+    Kind.GAUGE,
+    "Partitions led by this broker that have fewer replicas in sync than replicas. Watch this one first.",
+)
+
+OFFLINE_PARTITIONS: Final = Metric(
+    "highwater_offline_partitions",
+    Kind.GAUGE,
+    "Partitions of this broker whose log dir has failed.",
+)
+
+ACTIVE_CONTROLLERS: Final = Metric(
+    "highwater_active_controllers",
+    Kind.GAUGE,
+    "1 on the broker that is the controller, 0 elsewhere; the sum over the cluster should be 1.",
+)
+
+LOOP_LAG_SECONDS: Final = Metric(
+    "highwater_loop_lag_seconds",
+    Kind.HISTOGRAM,
+    "How late the event loop ran a timer: what everything else had to wait as well.",
+)
+
+RESIDENT_MEMORY_BYTES: Final = Metric(
+    "process_resident_memory_bytes",
+    Kind.GAUGE,
+    "Memory of the broker process that is in RAM.",
+)
+
+CPU_SECONDS: Final = Metric(
+    "process_cpu_seconds_total",
+    Kind.COUNTER,
+    "User and system CPU time of the broker process.",
+)
+
+OPEN_FILES: Final = Metric(
+    "process_open_fds",
+    Kind.GAUGE,
+    "Open file descriptors of the broker process.",
+)
+
+METRICS: Final = tuple(value for value in tuple(globals().values()) if isinstance(value, Metric))
+"""All of the above, in this order."""
