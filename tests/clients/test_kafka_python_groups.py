@@ -1,0 +1,49 @@
+"""kafka-python in a group."""
+
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.structs import OffsetAndMetadata
+
+from highwater.testing.waiting import PATIENCE_SECONDS, wait_until
+
+
+def test_a_group_goes_on_where_it_committed(bootstrap: str, topic: str) -> None:
+    group = f"group-{uuid.uuid4().hex[:8]}"
+    with closing(KafkaProducer(bootstrap_servers=bootstrap)) as producer:
+        for number in range(10):
+            producer.send(topic, str(number).encode())
+        producer.flush(PATIENCE_SECONDS)
+    settings: dict[str, Any] = {"bootstrap_servers": bootstrap, "group_id": group, "auto_offset_reset": "earliest"}
+
+    def next_values(consumer: KafkaConsumer, count: int) -> list[int]:
+        return [int(next(consumer).value) for _ in range(count)]
+
+    partition = TopicPartition(topic, 0)
+    with closing(KafkaConsumer(topic, enable_auto_commit=False, **settings)) as first:
+        assert next_values(first, 4) == [0, 1, 2, 3]
+        first.commit({partition: OffsetAndMetadata(4, "so far", -1)})
+        assert first.committed(partition) == 4
+    with closing(KafkaConsumer(topic, **settings)) as second:
+        assert next_values(second, 6) == [4, 5, 6, 7, 8, 9]
+    with closing(KafkaAdminClient(bootstrap_servers=bootstrap)) as admin:
+        assert group in str(admin.list_groups())
+
+
+def test_two_members_share_four_partitions(bootstrap: str, new_topic: Callable[..., str]) -> None:
+    topic = new_topic(partitions=4)
+    with ExitStack() as stack:
+        members = [
+            stack.enter_context(closing(KafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=topic)))
+            for _ in range(2)
+        ]
+
+        def shared() -> bool:
+            for consumer in members:
+                consumer.poll(timeout_ms=100)
+            return [len(consumer.assignment()) for consumer in members] == [2, 2]
+
+        wait_until(shared, "two partitions each", timeout_seconds=2 * PATIENCE_SECONDS)
