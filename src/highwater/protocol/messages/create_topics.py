@@ -51,7 +51,7 @@ class CreatableTopicResult(Struct):
     name: str = string()
     topic_id: bytes = uuid(versions="7+")
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = string(nullable="0+", default=None)
     topic_config_error_code: int = int16(versions="5+", tag=0)
     num_partitions: int = int32(versions="5+", default=-1)
     replication_factor: int = int16(versions="5+", default=-1)
