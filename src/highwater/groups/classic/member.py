@@ -1,6 +1,5 @@
 """One member of a classic group."""
 
-from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
@@ -71,9 +70,9 @@ class ClassicMember:
         """Return the first of its own protocols that is a candidate."""
         return next(offer.name for offer in self.protocols if offer.name in candidates)
 
-    def protocol_names(self) -> Iterable[str]:
-        """Return the names on offer, each once."""
-        return dict.fromkeys(offer.name for offer in self.protocols)
+    def protocol_names(self) -> set[str]:
+        """Return the names on offer."""
+        return {offer.name for offer in self.protocols}
 
     def has_expired(self, now_ms: int) -> bool:
         """Whether its session is over. A known member whose request we keep waiting is alive as far as we know."""
