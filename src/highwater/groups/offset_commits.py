@@ -9,7 +9,7 @@ from highwater.groups.offsets import NO_EXPIRY_MS, CommittedOffset
 from highwater.groups.records import GroupRecord, group_deleted, offset_deleted
 from highwater.groups.shard import GroupShard
 from highwater.model.errors import ErrorCode
-from highwater.protocol.messages.group_records import OffsetCommitKey, OffsetCommitValue
+from highwater.protocol.messages.offset_records import OffsetCommitKey, OffsetCommitValue
 
 
 class Committer(NamedTuple):

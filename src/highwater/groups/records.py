@@ -11,12 +11,8 @@ from typing import Final, NamedTuple
 
 from highwater.model.errors import MalformedFrame
 from highwater.protocol import codec
-from highwater.protocol.messages.group_records import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    OffsetCommitKey,
-    OffsetCommitValue,
-)
+from highwater.protocol.messages.group_metadata_records import GroupMetadataKey, GroupMetadataValue
+from highwater.protocol.messages.offset_records import OffsetCommitKey, OffsetCommitValue
 from highwater.protocol.schema import Message
 
 _KIND: Final = Struct(">h")
@@ -30,22 +26,20 @@ class GroupRecord(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    number: int
     key: type[Message]
     value: type[Message]
     value_version: int
 
 
 _KINDS: Final = (
-    _Kind(1, OffsetCommitKey, OffsetCommitValue, 3),
-    _Kind(2, GroupMetadataKey, GroupMetadataValue, 3),
+    _Kind(OffsetCommitKey, OffsetCommitValue, 3),
+    _Kind(GroupMetadataKey, GroupMetadataValue, 3),
 )
-_BY_NUMBER: Final[Mapping[int, _Kind]] = {
-    # Kind 0 is how offset commits were written before Kafka 0.9; the key is the same.
-    0: _Kind(0, OffsetCommitKey, OffsetCommitValue, 0),
-    **{kind.number: kind for kind in _KINDS},
-}
 _BY_KEY: Final[Mapping[type[Message], _Kind]] = {kind.key: kind for kind in _KINDS}
+_BY_NUMBER: Final[Mapping[int | None, _Kind]] = {
+    0: _BY_KEY[OffsetCommitKey],  # As written before Kafka 0.9; the key is the same.
+    **{kind.key.API_KEY: kind for kind in _KINDS},
+}
 _OFFSET_WITH_EXPIRY_VERSION: Final = 1
 """The only version with a place for a retention time that the client asked for."""
 
@@ -53,7 +47,7 @@ _OFFSET_WITH_EXPIRY_VERSION: Final = 1
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """Return the key and the value as they are written to the log."""
     kind = _BY_KEY[type(record.key)]
-    key = _KIND.pack(kind.number) + codec.encode(record.key, 0)
+    key = _KIND.pack(kind.key.API_KEY) + codec.encode(record.key, 0)
     value = record.value
     if value is None:
         return key, None

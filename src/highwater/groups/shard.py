@@ -7,12 +7,8 @@ from highwater.groups.offsets import CommittedOffset, GroupOffsets
 from highwater.groups.records import GroupRecord
 from highwater.groups.settings import GroupSettings
 from highwater.model.ids import NO_PRODUCER_ID, Offset, ProducerId, TopicPartition
-from highwater.protocol.messages.group_records import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    OffsetCommitKey,
-    OffsetCommitValue,
-)
+from highwater.protocol.messages.group_metadata_records import GroupMetadataKey, GroupMetadataValue
+from highwater.protocol.messages.offset_records import OffsetCommitKey, OffsetCommitValue
 
 
 class GroupShard:

@@ -1,21 +1,23 @@
 """A classic group on stage: members by name, time by hand."""
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from highwater.groups.causes import CauseKind
 from highwater.groups.classic import heartbeat, join, leave, sync, timeouts
 from highwater.groups.classic.group import ClassicGroup
 from highwater.groups.classic.outcome import Outcome
 from highwater.groups.classic.snapshot import restore, snapshot
 from highwater.groups.settings import GroupSettings
 from highwater.model.errors import ErrorCode
-from highwater.protocol.messages.group_records import GroupMetadataValue
+from highwater.protocol.messages.group_metadata_records import GroupMetadataValue
 from highwater.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from highwater.protocol.messages.leave_group import MemberIdentity
 from highwater.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from highwater.groups.causes import CauseKind
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
@@ -72,9 +74,7 @@ class Stage:
         fresh_id = f"{name}-{self._ids_given}"
         joiner = join.Joiner(request, version, f"client-{name}", "/127.0.0.1", fresh_id, name)
         outcome = Outcome()
-        join.Joining(
-            self.group, joiner, settings=self.settings, now_ms=self.now_ms, outcome=outcome
-        ).run()
+        join.Joining(self.group, joiner, settings=self.settings, now_ms=self.now_ms, outcome=outcome).run()
         self._take(outcome)
 
     def enter(self, *names: str, **offer: Any) -> None:
@@ -100,9 +100,7 @@ class Stage:
         )
         outcome = Outcome()
         self._answers.pop(name, None)
-        sync.sync(
-            self.group, sync.Syncer(request, name), settings=self.settings, now_ms=self.now_ms, outcome=outcome
-        )
+        sync.sync(self.group, sync.Syncer(request, name), settings=self.settings, now_ms=self.now_ms, outcome=outcome)
         self._take(outcome)
 
     def heartbeat(self, name: str, *, generation: int | None = None, instance: str | None = None) -> ErrorCode:
@@ -119,9 +117,7 @@ class Stage:
         leavers = [MemberIdentity(member_id=self.ids.get(name, name)) for name in names]
         if instance is not None:
             leavers.append(MemberIdentity(member_id="", group_instance_id=instance))
-        answers = leave.leave(
-            self.group, leavers, settings=self.settings, now_ms=self.now_ms, outcome=outcome
-        )
+        answers = leave.leave(self.group, leavers, settings=self.settings, now_ms=self.now_ms, outcome=outcome)
         self._take(outcome)
         return [ErrorCode(answer.error_code) for answer in answers]
 

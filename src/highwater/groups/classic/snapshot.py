@@ -9,7 +9,7 @@ from highwater.groups.classic.group import NO_GENERATION, ClassicGroup
 from highwater.groups.classic.member import ClassicMember, MemberProtocol
 from highwater.groups.classic.states import GroupState
 from highwater.groups.records import GroupRecord, encode
-from highwater.protocol.messages.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from highwater.protocol.messages.group_metadata_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 
 
 def snapshot(group: ClassicGroup) -> GroupRecord:
