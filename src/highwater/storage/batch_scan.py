@@ -1,0 +1,71 @@
+"""Walk through the batches of a segment by their headers, reading the file in chunks."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from highwater.model.errors import StorageError
+from highwater.protocol.records.batch import HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader
+from highwater.storage.files import File
+
+LOOKUP_CHUNK_BYTES: Final = 8 * 1024
+"""Two index intervals: one read usually finds what the index pointed near to."""
+
+SCAN_CHUNK_BYTES: Final = 1024 * 1024
+
+
+class DamagedSegment(StorageError):
+    """Bytes in a segment that are not the batch that should be there."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"damaged at byte {position}: {reason}")
+        self.position = position
+
+
+def headers(file: File, start: int, end: int, *, chunk_bytes: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield position and header of every batch from `start` to `end`, both between batches.
+
+    Raises DamagedSegment where no batch begins or the last one is cut short; checksums are not looked at.
+    """
+    position = chunk_start = start
+    chunk = b""
+    while position < end:
+        within = position - chunk_start
+        if within + HEADER_BYTES > len(chunk):
+            chunk_start, within = position, 0
+            chunk = file.read(position, min(chunk_bytes, end - position))
+        header = _header(chunk, within, position, end)
+        yield position, header
+        position += header.batch_length + LENGTH_PREFIX_BYTES
+
+
+def batches(file: File, start: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Yield position, header and all bytes of every batch from `start` to `end`. Raises as `headers` does."""
+    position = chunk_start = start
+    chunk = memoryview(b"")
+    while position < end:
+        within = position - chunk_start
+        if within + HEADER_BYTES > len(chunk):
+            chunk_start, within = position, 0
+            chunk = memoryview(file.read(position, min(SCAN_CHUNK_BYTES, end - position)))
+        header = _header(chunk, within, position, end)
+        size = header.size
+        if within + size > len(chunk):
+            chunk_start, within = position, 0
+            chunk = memoryview(file.read(position, min(max(SCAN_CHUNK_BYTES, size), end - position)))
+            if len(chunk) < size:
+                raise DamagedSegment(position, "the file is shorter than it was")
+        yield position, header, chunk[within : within + size]
+        position += size
+
+
+def _header(chunk: bytes | memoryview, within: int, position: int, end: int) -> BatchHeader:
+    """Return the header at `within` in a chunk, which is at `position` in the file, if a whole batch can be there."""
+    if within + HEADER_BYTES > len(chunk):
+        raise DamagedSegment(position, f"{len(chunk) - within} bytes are too few for a batch")
+    header = BatchHeader._make(HEADER.unpack_from(chunk, within))
+    size = header.batch_length + LENGTH_PREFIX_BYTES
+    if header.magic != MAGIC or size < HEADER_BYTES or header.last_offset_delta < 0:
+        raise DamagedSegment(position, "no record batch begins here")
+    if position + size > end:
+        raise DamagedSegment(position, f"a batch of {size} bytes is cut short after {end - position}")
+    return header

@@ -1,0 +1,113 @@
+"""Which leader wrote from which offset on: the leader epochs of one log, and their checkpoint file (KIP-101)."""
+
+from bisect import bisect_right
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from highwater.storage import checkpoints
+from highwater.storage.files import Files
+
+FILE_NAME: Final = "leader-epoch-checkpoint"
+NO_EPOCH: Final = -1
+NO_OFFSET: Final = -1
+
+
+class EpochStart(NamedTuple):
+    """A leader epoch and the first offset that was written in it."""
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochs:
+    """Epochs and their start offsets, both rising. A change is in the file at once, on the disk with the next sync."""
+
+    __slots__ = ("_entries", "_files", "_folder", "latest")
+
+    def __init__(self, files: Files, folder: Path, entries: list[EpochStart] | None = None) -> None:
+        self._files = files
+        self._folder = folder
+        self._entries = entries or []
+        self.latest = self._entries[-1].epoch if self._entries else NO_EPOCH
+
+    @classmethod
+    def load(cls, files: Files, folder: Path) -> "LeaderEpochs":
+        """Read the checkpoint file. Raises DamagedCheckpoint; the batches of the log hold the same knowledge."""
+        entries = []
+        for line in checkpoints.read_lines(files, folder / FILE_NAME):
+            try:
+                epoch, start_offset = map(int, line.split(" "))
+            except ValueError:
+                raise checkpoints.DamagedCheckpoint(f"{folder / FILE_NAME} is damaged at {line!r}") from None
+            entries.append(EpochStart(epoch, start_offset))
+        if any(a.epoch >= b.epoch or a.start_offset > b.start_offset for a, b in pairwise(entries)):
+            raise checkpoints.DamagedCheckpoint(f"{folder / FILE_NAME} is damaged: its epochs do not rise")
+        return cls(files, folder, entries)
+
+    @property
+    def entries(self) -> tuple[EpochStart, ...]:
+        """All that is known, oldest first."""
+        return tuple(self._entries)
+
+    @property
+    def earliest(self) -> EpochStart | None:
+        """The oldest entry."""
+        return self._entries[0] if self._entries else None
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Learn that `epoch` writes from `start_offset` on. What contradicts it is forgotten: the log is the truth."""
+        if epoch == self.latest:
+            return
+        kept = [entry for entry in self._entries if entry.epoch < epoch and entry.start_offset < start_offset]
+        self._replace([*kept, EpochStart(epoch, start_offset)])
+
+    def end_offset(self, epoch: int, *, log_end_offset: int) -> tuple[int, int]:
+        """Return the largest known epoch at or below `epoch`, and where it ends: at the start of the next one.
+
+        (-1, -1) when `epoch` is newer than all we know, or older: then nothing can be said.
+        """
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        number = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
+        if epoch == NO_EPOCH or number == len(self._entries):
+            return NO_EPOCH, NO_OFFSET
+        following = self._entries[number]
+        if number == 0:
+            # Older than the oldest we know: the asker's records of that epoch end where ours begin.
+            return epoch, following.start_offset
+        return self._entries[number - 1].epoch, following.start_offset
+
+    def epoch_at(self, offset: int) -> int:
+        """Return the epoch that wrote `offset`, or -1."""
+        number = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
+        return self._entries[number - 1].epoch if number else NO_EPOCH
+
+    def cut_end(self, log_end_offset: int) -> None:
+        """Forget the epochs that start at or after the end of a truncated log."""
+        kept = [entry for entry in self._entries if entry.start_offset < log_end_offset]
+        if len(kept) < len(self._entries):
+            self._replace(kept)
+
+    def cut_start(self, log_start_offset: int) -> None:
+        """Forget the epochs that end before the log starts; the one that covers the start begins there from now on."""
+        covering = bisect_right(self._entries, log_start_offset, key=lambda entry: entry.start_offset)
+        if covering and self._entries[covering - 1].start_offset < log_start_offset:
+            start = EpochStart(self._entries[covering - 1].epoch, log_start_offset)
+            self._replace([start, *self._entries[covering:]])
+
+    def clear(self) -> None:
+        """Forget everything."""
+        if self._entries:
+            self._replace([])
+
+    def sync(self) -> None:
+        """Return when the file is on the disk."""
+        if self._entries:
+            self._files.open(self._folder / FILE_NAME).sync()
+
+    def _replace(self, entries: list[EpochStart]) -> None:
+        lines = [f"{epoch} {start_offset}" for epoch, start_offset in entries]
+        checkpoints.write_lines(self._files, self._folder / FILE_NAME, lines, sync=False)
+        self._entries = entries
+        self.latest = entries[-1].epoch if entries else NO_EPOCH

@@ -1,0 +1,77 @@
+"""The offset index (`.index`): where in the segment is the batch that holds an offset?
+
+Entries of eight bytes: the last offset of a batch relative to the base offset of the segment, and the file position of
+that batch. Sparse: one per `index.interval.bytes` of log. As in Apache Kafka, so that its tools read ours.
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from highwater.storage.index_file import IndexFile
+
+_ENTRY: Final = struct.Struct(">II")
+_RELATIVE_OFFSET: Final = struct.Struct(">I")
+
+
+class OffsetPosition(NamedTuple):
+    """A batch that ends with `offset` begins at `position`."""
+
+    offset: int
+    position: int
+
+
+class OffsetIndex(IndexFile):
+    """The offset index of one segment."""
+
+    suffix = ".index"
+    entry_bytes = 8
+    __slots__ = ()
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry above all others."""
+        end = self._end
+        if end >= self._writable_end:
+            self._make_room()
+        _ENTRY.pack_into(self._memory, end, offset - self.base_offset, position)
+        self._end = end + 8
+
+    def entry(self, number: int) -> OffsetPosition:
+        """Return an entry by its place."""
+        assert 0 <= number < self.entry_count
+        relative, position = _ENTRY.unpack_from(self._touch(), number * 8)
+        return OffsetPosition(self.base_offset + relative, position)
+
+    def last_entry(self) -> OffsetPosition:
+        """Return the last entry, or the start of the segment when there is none."""
+        return self.entry(self.entry_count - 1) if self._end else OffsetPosition(self.base_offset, 0)
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """Return the largest entry at or below `offset`, or the start of the segment."""
+        number = self._count_at_or_below(offset)
+        return self.entry(number - 1) if number else OffsetPosition(self.base_offset, 0)
+
+    def _count_at_or_below(self, offset: int) -> int:
+        """Return how many entries have an offset of at most `offset`."""
+        memory = self._touch()
+        relative = offset - self.base_offset
+        low, high = 0, self._end // 8
+        if high and _RELATIVE_OFFSET.unpack_from(memory, (high - 1) * 8)[0] <= relative:
+            return high  # Readers are mostly near the end.
+        while low < high:
+            middle = (low + high) // 2
+            if _RELATIVE_OFFSET.unpack_from(memory, middle * 8)[0] <= relative:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def cut(self, offset: int) -> None:
+        """Forget the entries at or above `offset`."""
+        self._keep(self._count_at_or_below(offset - 1))
+
+    def is_sane(self, log_bytes: int) -> bool:
+        """Say whether the last entry can be true of a segment of this size; cheap, not a proof."""
+        if not self._end:
+            return True
+        offset, position = self.last_entry()
+        return offset >= self.base_offset and position < log_bytes and (self._end == 8 or position > 0)

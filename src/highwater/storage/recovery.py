@@ -1,0 +1,231 @@
+"""Opening a log: find its segments, repair what a crash left, and know its producers and leader epochs again.
+
+After a clean stop the files are believed. After any other, every batch from the segment of the recovery point on is
+checked, the log is cut at the first that is damaged, and the indexes of these segments are built anew.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from highwater.model.errors import KafkaError
+from highwater.protocol.records.validate import check_batch
+from highwater.storage import snapshot
+from highwater.storage.batch_scan import DamagedSegment
+from highwater.storage.checkpoints import DamagedCheckpoint
+from highwater.storage.files import Files
+from highwater.storage.leader_epochs import LeaderEpochs
+from highwater.storage.log_config import LogConfig
+from highwater.storage.producer_state import ProducerStates
+from highwater.storage.replay import Replay, replay_up_to
+from highwater.storage.segment import DELETED_SUFFIX, LOG_SUFFIX, Segment, SegmentSizes
+from highwater.storage.transactions import Transactions
+
+_LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, ".cleaned", ".tmp")
+_INDEX_SUFFIXES: Final = (".index", ".timeindex")
+_SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *_INDEX_SUFFIXES, ".txnindex")
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What opening a log found and did, for the caller to tell."""
+
+    checked_bytes: int = 0
+    cut_bytes: int = 0
+    cut_at_offset: int = -1
+    """The offset from which on the log was cut; -1 when it was not."""
+    notes: list[str] = field(default_factory=list)
+    """One sentence for each repair."""
+
+
+@dataclass(slots=True)
+class LoadedLog:
+    """A log as it was found, repaired."""
+
+    segments: list[Segment]
+    log_start_offset: int
+    log_end_offset: int
+    leader_epochs: LeaderEpochs
+    producers: ProducerStates
+    transactions: Transactions
+    report: RecoveryReport
+
+
+def load(
+    files: Files,
+    folder: Path,
+    config: LogConfig,
+    *,
+    now_ms: int,
+    clean: bool,
+    recovery_point: int,
+    log_start_offset: int,
+) -> LoadedLog:
+    """Open the log in `folder`, which is made when it is missing."""
+    files.make_folder(folder)
+    loader = _Loader(files, folder, config, now_ms)
+    loader.find_segments()
+    if not loader.segments:
+        loader.begin_at(log_start_offset)
+    replay = loader.believe() if clean else None
+    if replay is None:
+        replay = loader.check_from(recovery_point)
+    log_start_offset = max(log_start_offset, loader.segments[0].base_offset)
+    if log_start_offset > replay.offset:
+        loader.report.notes.append(f"{folder} ends at {replay.offset}, before its start {log_start_offset}; begun anew")
+        loader.remove_segments_from(0)
+        loader.begin_at(log_start_offset)
+        replay = Replay(log_start_offset, ProducerStates())
+    loader.settle(log_start_offset, replay.offset)
+    return LoadedLog(
+        loader.segments,
+        log_start_offset,
+        replay.offset,
+        loader.epochs,
+        replay.producers,
+        replay.transactions,
+        loader.report,
+    )
+
+
+class _Loader:
+    """The steps of opening one log, and what they share."""
+
+    def __init__(self, files: Files, folder: Path, config: LogConfig, now_ms: int) -> None:
+        self._files = files
+        self._folder = folder
+        self._config = config
+        self._now_ms = now_ms
+        self._snapshots: list[int] = []
+        self._without_index: set[int] = set()
+        self._distrusted_from: int | None = None
+        self._epochs_are_damaged = False
+        self.report = RecoveryReport()
+        self.segments: list[Segment] = []
+        try:
+            self.epochs = LeaderEpochs.load(files, folder)
+        except DamagedCheckpoint as error:
+            self.report.notes.append(f"{error}; read again from the batches")
+            self._epochs_are_damaged = True
+            self.epochs = LeaderEpochs(files, folder)
+
+    # Files
+
+    def find_segments(self) -> None:
+        """Make a segment of each `.log` file, and remove what belongs to none."""
+        found: dict[int, dict[str, int]] = {}
+        for entry in self._files.list(self._folder):
+            stem, suffix = entry.name[:20], entry.name[20:]
+            if entry.name.endswith(_LEFTOVER_SUFFIXES):
+                self._files.remove(self._folder / entry.name)
+            elif stem.isdecimal() and suffix == snapshot.SUFFIX:
+                self._snapshots.append(int(stem))
+            elif stem.isdecimal() and suffix in _SEGMENT_SUFFIXES:
+                found.setdefault(int(stem), {})[suffix] = entry.size
+        for base_offset, sizes in sorted(found.items()):
+            if LOG_SUFFIX in sizes:
+                self._add_segment(base_offset, sizes)
+            else:
+                for suffix in sizes:
+                    self._files.remove(self._folder / f"{base_offset:020d}{suffix}")
+
+    def _add_segment(self, base_offset: int, sizes: dict[str, int]) -> None:
+        if sizes[LOG_SUFFIX] and not sizes.keys() >= set(_INDEX_SUFFIXES):
+            self._without_index.add(base_offset)
+        known = SegmentSizes(*(sizes.get(suffix, 0) for suffix in _SEGMENT_SUFFIXES))
+        self.segments.append(
+            Segment(self._files, self._folder, base_offset, self._config, created_ms=self._now_ms, sizes=known)
+        )
+
+    def begin_at(self, offset: int) -> None:
+        """Make the first segment of a log that has none."""
+        self._add_segment(offset, {LOG_SUFFIX: 0})
+        self.segments[0].create()
+
+    def remove_segments_from(self, number: int) -> None:
+        """Remove the segments from a number on."""
+        for segment in self.segments[number:]:
+            self.report.cut_bytes += segment.size
+            segment.remove()
+        del self.segments[number:]
+
+    # After a clean stop
+
+    def believe(self) -> Replay | None:
+        """Return what is known at the end of a log that was closed; None when it is damaged all the same."""
+        segment = self.segments[0]
+        try:
+            for segment in self.segments:
+                segment.txn_index.check()
+                is_active = segment is self.segments[-1]
+                if segment.base_offset in self._without_index or (is_active and not segment.has_sane_indexes()):
+                    segment.rebuild_indexes()
+                    self.report.notes.append(f"{segment.path}: an index was missing or damaged, and built again")
+            return self._replay_up_to(self.segments[-1].next_offset())
+        except DamagedSegment as error:
+            self.report.notes.append(f"{segment.path} was closed properly and is {error}; the log is checked")
+            self._distrusted_from = segment.base_offset
+            return None
+
+    def _replay_up_to(self, offset: int) -> Replay:
+        return replay_up_to(self._files, self._folder, self.segments, offset, self._snapshots, self.report.notes)
+
+    # After a crash
+
+    def check_from(self, recovery_point: int) -> Replay:
+        """Check every batch from the segment of the recovery point on, and cut the log at the first that is damaged."""
+        if self._distrusted_from is not None:
+            recovery_point = min(recovery_point, self._distrusted_from)
+        checked = [segment for segment in self.segments[1:] if segment.base_offset > recovery_point]
+        first = self.segments[-len(checked) - 1]
+        replay = self._replay_up_to(first.base_offset)
+        for number, segment in enumerate([first, *checked], len(self.segments) - len(checked) - 1):
+            replay.offset = max(replay.offset, segment.base_offset)
+            if segment.base_offset not in self._snapshots and number:
+                snapshot.write(self._files, snapshot.path_of(self._folder, segment.base_offset), replay.producers)
+            try:
+                self._check_segment(segment, replay)
+            except DamagedSegment as error:
+                self.report.notes.append(f"{segment.path} is {error}; cut there, at offset {replay.offset}")
+                self.report.cut_at_offset = replay.offset
+                self.report.cut_bytes += segment.cut_at(error.position, replay.offset)
+                self.remove_segments_from(number + 1)
+                break
+        return replay
+
+    def _check_segment(self, segment: Segment, replay: Replay) -> None:
+        """Check and index every batch of a segment. Raises DamagedSegment at the first that is damaged."""
+        segment.forget_indexes()
+        segment.txn_index.reset()
+        for position, header, batch in segment.batches():
+            if header.base_offset < replay.offset:
+                raise DamagedSegment(position, f"offset {header.base_offset} comes after all below {replay.offset}")
+            try:
+                check_batch(batch)
+                aborted = replay.follow(header, batch)
+            except KafkaError as error:
+                raise DamagedSegment(position, error.message) from error
+            segment.index_again(position, header)
+            if aborted is not None:
+                segment.txn_index.append(aborted)
+            if header.leader_epoch > self.epochs.latest:
+                self.epochs.assign(header.leader_epoch, header.base_offset)
+            self.report.checked_bytes += len(batch)
+
+    # Either way
+
+    def settle(self, log_start_offset: int, log_end_offset: int) -> None:
+        """Bring what lies beside the batches in line with them, and let go of all files until they are used."""
+        if self._epochs_are_damaged:
+            self.epochs.clear()
+            for segment in self.segments:
+                for _, header in segment.headers():
+                    if header.leader_epoch > self.epochs.latest:
+                        self.epochs.assign(header.leader_epoch, header.base_offset)
+        self.epochs.cut_end(log_end_offset)
+        self.epochs.cut_start(log_start_offset)
+        for taken_at in self._snapshots:
+            if taken_at > log_end_offset:
+                self._files.remove(snapshot.path_of(self._folder, taken_at))
+        for segment in self.segments:
+            segment.close()

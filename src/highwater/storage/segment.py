@@ -1,0 +1,297 @@
+"""One segment of a log: a run of batches in a `.log` file, with the indexes that find things in it."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+from highwater.protocol.records.batch import HEADER_BYTES, BatchHeader
+from highwater.storage import batch_scan
+from highwater.storage.batch_scan import DamagedSegment
+from highwater.storage.files import BytesLike, File, Files, write_all
+from highwater.storage.log_config import LogConfig
+from highwater.storage.offset_index import OffsetIndex
+from highwater.storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from highwater.storage.txn_index import TransactionIndex
+
+LOG_SUFFIX: Final = ".log"
+DELETED_SUFFIX: Final = ".deleted"
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+
+_NOT_READ: Final = -2
+
+
+BatchSummary: TypeAlias = tuple[int, int, int]
+"""Last offset, size and largest timestamp of a batch: what the indexes need to know when it is appended."""
+
+
+class SegmentSizes(NamedTuple):
+    """The sizes of the files of a segment, as a listing of the folder shows them."""
+
+    log: int = 0
+    offset_index: int = 0
+    time_index: int = 0
+    txn_index: int = 0
+
+
+_EMPTY: Final = SegmentSizes()
+
+
+class Segment:
+    """The batches from `base_offset` on. Files are opened and mapped when they are first used."""
+
+    __slots__ = (
+        "_bytes_since_index_entry",
+        "_file",
+        "_files",
+        "_first_timestamp",
+        "_folder",
+        "_index_interval_bytes",
+        "_is_changed",
+        "_largest",
+        "base_offset",
+        "created_ms",
+        "offset_index",
+        "size",
+        "time_index",
+        "txn_index",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        folder: Path,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        created_ms: int,
+        sizes: SegmentSizes = _EMPTY,
+    ) -> None:
+        self._files = files
+        self._folder = folder
+        self._file: File | None = None
+        self.base_offset = base_offset
+        self.created_ms = created_ms
+        self.size = sizes.log
+        index_bytes = config.segment_index_bytes
+        self.offset_index = OffsetIndex(files, folder, base_offset, size=sizes.offset_index, max_bytes=index_bytes)
+        self.time_index = TimeIndex(files, folder, base_offset, size=sizes.time_index, max_bytes=index_bytes)
+        self.txn_index = TransactionIndex(files, folder, base_offset, size=sizes.txn_index)
+        self._index_interval_bytes = config.index_interval_bytes
+        self._bytes_since_index_entry = 0
+        self._is_changed = False
+        self._first_timestamp = NO_TIMESTAMP if not sizes.log else _NOT_READ
+        self._largest: TimestampOffset | None = None if sizes.log else TimestampOffset(NO_TIMESTAMP, base_offset)
+
+    def __repr__(self) -> str:
+        return f"Segment(base_offset={self.base_offset}, size={self.size})"
+
+    @property
+    def path(self) -> Path:
+        """Where the batches are."""
+        return self._folder / f"{self.base_offset:020d}{LOG_SUFFIX}"
+
+    @property
+    def file(self) -> File:
+        """The file of the batches, opened."""
+        if self._file is None:
+            self._file = self._files.open(self.path)
+        return self._file
+
+    # Writing
+
+    def create(self) -> None:
+        """Make the file, so that the base offset is remembered even when nothing is ever appended."""
+        self._files.open(self.path)
+
+    def append(self, buffers: Sequence[BytesLike], batches: Sequence[BatchSummary], total_bytes: int) -> None:
+        """Write batches in one go, then index them. After an OSError the caller cuts the segment back."""
+        position = self.size
+        write_all(self._file or self.file, buffers, position, total_bytes)
+        self._is_changed = True
+        largest = self._largest or self.largest_timestamp()
+        if not position:
+            self._first_timestamp = batches[0][2]
+        index_interval = self._index_interval_bytes
+        since_entry = self._bytes_since_index_entry
+        for last_offset, size, max_timestamp in batches:
+            if max_timestamp > largest[0]:
+                largest = TimestampOffset(max_timestamp, last_offset)
+            if since_entry > index_interval:
+                self.offset_index.append(last_offset, position)
+                self.time_index.append(*largest)
+                since_entry = 0
+            position += size
+            since_entry += size
+        self._largest = largest
+        self._bytes_since_index_entry = since_entry
+        self.size = position
+
+    def can_take(self, last_offset: int, batch_count: int) -> bool:
+        """Say whether the indexes have room for `batch_count` batches that end with `last_offset`."""
+        return (
+            last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
+            and self.offset_index.free_entries >= batch_count
+            and self.time_index.free_entries > batch_count  # One is kept for the largest timestamp when it rolls.
+        )
+
+    def seal(self) -> None:
+        """Complete the indexes and give back what they did not need: nothing more will be appended."""
+        if self._is_changed and self.size:
+            timestamp, offset = self.largest_timestamp()
+            if self.time_index.free_entries and timestamp > NO_TIMESTAMP:
+                self.time_index.append(timestamp, offset)
+        self.offset_index.close(keep_file=self._is_changed)
+        self.time_index.close(keep_file=self._is_changed)
+        self._is_changed = False
+
+    def cut(self, offset: int) -> int:
+        """Remove the batch that holds `offset` and all after it; return how many bytes went."""
+        found = self.find(offset)
+        if found is None:
+            return 0
+        return self.cut_at(found[0], found[1].base_offset)
+
+    def cut_at(self, position: int, next_offset: int) -> int:
+        """Remove all bytes from `position` on, where the batch of `next_offset` was or would be."""
+        removed = self.size - position
+        self._is_changed = True
+        self.file.cut(position)
+        self.size = position
+        self.offset_index.cut(next_offset)
+        self.time_index.cut(next_offset)
+        self.txn_index.cut(next_offset)
+        self._forget_what_was_read()
+        return removed
+
+    def _forget_what_was_read(self) -> None:
+        self._first_timestamp = NO_TIMESTAMP if not self.size else _NOT_READ
+        self._largest = None
+        self._bytes_since_index_entry = 0
+
+    # Reading
+
+    def headers(
+        self, start: int = 0, *, chunk_bytes: int = batch_scan.SCAN_CHUNK_BYTES
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield position and header of every batch from the position `start` on."""
+        return batch_scan.headers(self.file, start, self.size, chunk_bytes=chunk_bytes)
+
+    def batches(self, start: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """Yield position, header and bytes of every batch from the position `start` on."""
+        return batch_scan.batches(self.file, start, self.size)
+
+    def find(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """Return position and header of the first batch that ends at or after `offset`."""
+        try:
+            return self._find(offset)
+        except DamagedSegment:
+            # An index that points nowhere is repaired; if the log itself is damaged this raises again.
+            self.rebuild_indexes()
+            return self._find(offset)
+
+    def _find(self, offset: int) -> tuple[int, BatchHeader] | None:
+        indexed_offset, start = self.offset_index.lookup(offset)
+        for position, header in self.headers(start, chunk_bytes=batch_scan.LOOKUP_CHUNK_BYTES):
+            if position == start and start and header.last_offset != indexed_offset:
+                raise DamagedSegment(start, f"the index expects a batch that ends with offset {indexed_offset}")
+            if header.last_offset >= offset:
+                return position, header
+        return None
+
+    def batch_size_at(self, position: int) -> int:
+        """Return the size of the batch that begins at `position`."""
+        _, header = next(self.headers(position, chunk_bytes=HEADER_BYTES))
+        return header.size
+
+    def next_offset(self) -> int:
+        """Return the first offset after the last batch."""
+        following = self.base_offset
+        if not self.size:
+            return following
+        for _, header in self.headers(self.offset_index.last_entry().position):
+            following = header.next_offset
+        return following
+
+    def first_timestamp(self) -> int:
+        """Return the largest timestamp of the first batch, which `segment.ms` counts from; -1 when there is none."""
+        if self._first_timestamp == _NOT_READ:
+            _, header = next(self.headers(0, chunk_bytes=batch_scan.LOOKUP_CHUNK_BYTES))
+            self._first_timestamp = header.max_timestamp
+        return self._first_timestamp
+
+    def largest_timestamp(self) -> TimestampOffset:
+        """Return the largest timestamp, and the last offset of the first batch that has it.
+
+        The time index knows it of a sealed segment; the batches after its last entry are read for one that is not.
+        """
+        if self._largest is None:
+            largest = self.time_index.last_entry()
+            for _, header in self.headers(self.offset_index.last_entry().position):
+                if header.max_timestamp > largest.timestamp:
+                    largest = TimestampOffset(header.max_timestamp, header.last_offset)
+            self._largest = largest
+        return self._largest
+
+    # Repair
+
+    def has_sane_indexes(self) -> bool:
+        """Say whether the indexes can be true of the batches; cheap, not a proof."""
+        return self.offset_index.is_sane(self.size) and self.time_index.is_sane()
+
+    def rebuild_indexes(self) -> None:
+        """Build both indexes anew from the batches. Raises DamagedSegment at the first that is none."""
+        self.forget_indexes()
+        for position, header in self.headers():
+            self.index_again(position, header)
+
+    def forget_indexes(self) -> None:
+        """Empty both indexes and make them large enough for all batches, whatever the settings say today."""
+        entries = self.size // max(self._index_interval_bytes, HEADER_BYTES) + 2
+        self.offset_index.reset(entries)
+        self.time_index.reset(entries)
+        self._is_changed = True
+        self._forget_what_was_read()
+        self._largest = TimestampOffset(NO_TIMESTAMP, self.base_offset)
+
+    def index_again(self, position: int, header: BatchHeader) -> None:
+        """Index a batch that is in the file, the next after those that were indexed since `forget_indexes`."""
+        largest = self.largest_timestamp()
+        if header.max_timestamp > largest.timestamp:
+            self._largest = largest = TimestampOffset(header.max_timestamp, header.last_offset)
+        if self._bytes_since_index_entry > self._index_interval_bytes:
+            self.offset_index.append(header.last_offset, position)
+            self.time_index.append(*largest)
+            self._bytes_since_index_entry = 0
+        self._bytes_since_index_entry += header.size
+
+    # Life
+
+    def sync(self) -> None:
+        """Return when batches and indexes are on the disk."""
+        if self._file is not None:
+            self._file.sync()
+        self.offset_index.sync()
+        self.time_index.sync()
+        self.txn_index.sync()
+
+    def close(self) -> None:
+        """Seal the segment and let go of its files; they are opened again when they are used again."""
+        self.seal()
+        self.txn_index.close()
+        self._file = None
+
+    def remove(self) -> None:
+        """Remove all files of the segment."""
+        self._let_go()
+        for path in self._paths():
+            self._files.remove(path)
+
+    def _let_go(self) -> None:
+        self.offset_index.close(keep_file=False)
+        self.time_index.close(keep_file=False)
+        self.txn_index.close()
+        self._file = None
+
+    def _paths(self) -> tuple[Path, ...]:
+        """All files of the segment; the one that makes it a segment comes last."""
+        return self.offset_index.path, self.time_index.path, self.txn_index.path, self.path
