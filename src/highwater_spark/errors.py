@@ -34,5 +34,5 @@ class RunFailed(PipelineError):
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     """Return "; did you mean 'x'?" for the known word that is nearest to a wrong one, or nothing."""
-    near = difflib.get_close_matches(wrong, list(known), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(wrong, [str(word) for word in known], n=1, cutoff=0.6)
     return f"; did you mean {near[0]!r}?" if near else ""
