@@ -1,0 +1,148 @@
+"""`highwater config`: the settings of topics and brokers, where they come from, and changing them at run time."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from highwater.cli.cluster import REQUEST_TIMEOUT_SECONDS, Cluster, answers
+from highwater.cli.failures import no_such
+from highwater.cli.options import AsJson, ClusterOption, Settings, key_values
+from highwater.cli.output import say, show_json, show_table
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import ConfigEntry, ConfigResource
+
+configs = typer.Typer(no_args_is_help=True, help="Show and change the settings of topics and brokers.")
+
+
+class Kind(StrEnum):
+    """What a setting belongs to."""
+
+    TOPIC = "topic"
+    BROKER = "broker"
+
+
+KindArgument = Annotated[Kind, typer.Argument(metavar="topic|broker", show_default=False)]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="A topic, or a broker's number.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the app."""
+    app.add_typer(configs, name="config")
+
+
+@configs.command()
+def describe(
+    kind: KindArgument,
+    name: NameArgument,
+    *,
+    cluster: ClusterOption,
+    everything: Annotated[bool, typer.Option("--all", help="With the settings that are at their defaults.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the settings of a topic or a broker, and where each value comes from."""
+    _require_known(cluster, kind, name)
+    entries = sorted(_entries(cluster, kind, name).values(), key=lambda entry: entry.name)
+    shown = [entry for entry in entries if everything or not _is_default(entry)]
+    if as_json:
+        show_json([_as_document(entry) for entry in shown])
+    elif shown:
+        rows = [(entry.name, _value(entry), _source(entry), bool(entry.is_read_only)) for entry in shown]
+        show_table(["SETTING", "VALUE", "FROM", "READ ONLY"], rows)
+    else:
+        say(f"every setting of {kind.value} {name} is at its default; --all shows them")
+
+
+@configs.command()
+def alter(
+    kind: KindArgument,
+    name: NameArgument,
+    *,
+    cluster: ClusterOption,
+    settings: Settings = None,
+    unset: Annotated[list[str] | None, typer.Option("--unset", metavar="KEY", help="Back to the default.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only let the broker check the change.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Change settings of a topic or a broker while it runs."""
+    if not settings and not unset:
+        raise typer.BadParameter("say what to change: --set or --unset")
+    _require_known(cluster, kind, name)
+    change_settings(cluster, kind, name, key_values(settings, option="--set"), unset or [], dry_run=dry_run)
+    if as_json:
+        show_json({"kind": kind.value, "name": name, "settings": settings_of(cluster, kind, name), "dry_run": dry_run})
+    else:
+        say(f"{kind.value} {name}: the change is valid" if dry_run else f"altered {kind.value} {name}")
+
+
+def settings_of(cluster: Cluster, kind: str, name: str) -> dict[str, str]:
+    """Return the settings that were made for this very topic or broker."""
+    own = "dynamic topic config" if kind == Kind.TOPIC else "dynamic broker config"
+    entries = _entries(cluster, Kind(kind), name)
+    return {entry.name: _value(entry) for entry in entries.values() if _source(entry) == own}
+
+
+def change_settings(
+    cluster: Cluster, kind: str, name: str, change: dict[str, str], unset: list[str], *, dry_run: bool = False
+) -> None:
+    """Set and unset settings in one request, which is done whole or not at all."""
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry
+
+    changes = [
+        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in change.items()
+    ] + [ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE) for key in unset]
+    resource = _resource(Kind(kind), name, changes)
+    answers(
+        cluster.admin.incremental_alter_configs(
+            [resource], validate_only=dry_run, request_timeout=REQUEST_TIMEOUT_SECONDS
+        )
+    )
+
+
+def _resource(kind: Kind, name: str, changes: list[ConfigEntry] | None = None) -> ConfigResource:
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
+    restype = ResourceType.TOPIC if kind is Kind.TOPIC else ResourceType.BROKER
+    return ConfigResource(restype, name, incremental_configs=changes)
+
+
+def _entries(cluster: Cluster, kind: Kind, name: str) -> dict[str, ConfigEntry]:
+    futures = cluster.admin.describe_configs([_resource(kind, name)], request_timeout=REQUEST_TIMEOUT_SECONDS)
+    found: dict[str, ConfigEntry] = next(iter(answers(futures).values()))
+    return found
+
+
+def _require_known(cluster: Cluster, kind: Kind, name: str) -> None:
+    if kind is Kind.TOPIC:
+        cluster.topic(name)
+        return
+    brokers = {str(broker) for broker in cluster.admin.list_topics(timeout=REQUEST_TIMEOUT_SECONDS).brokers}
+    if name not in brokers:
+        raise no_such("broker", name, (), f"there is {', '.join(sorted(brokers))}")
+
+
+def _is_default(entry: ConfigEntry) -> bool:
+    return bool(entry.is_default) or _source(entry) == "default config"
+
+
+def _value(entry: ConfigEntry) -> str:
+    return "(hidden)" if entry.is_sensitive else str(entry.value)
+
+
+def _source(entry: ConfigEntry) -> str:
+    from confluent_kafka.admin import ConfigSource
+
+    return ConfigSource(entry.source).name.lower().replace("_", " ")
+
+
+def _as_document(entry: ConfigEntry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "value": None if entry.is_sensitive else entry.value,
+        "source": _source(entry),
+        "read_only": bool(entry.is_read_only),
+        "sensitive": bool(entry.is_sensitive),
+    }

@@ -1,0 +1,51 @@
+"""What a user is told when a command cannot do its job."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from confluent_kafka import KafkaError
+
+UNREACHABLE: Final = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE"})
+UNANSWERED: Final = frozenset({"_TIMED_OUT", "_MSG_TIMED_OUT", "_TIMED_OUT_QUEUE"})
+
+
+class CommandFailed(typer.TyperException):
+    """The command cannot be done: one line that says why and what to do about it. Exit code 1."""
+
+
+def no_such(kind: str, name: str, known: Iterable[str], advice: str = "") -> CommandFailed:
+    """Return the error for a name that does not exist, with the closest ones that do."""
+    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else advice
+    return CommandFailed(f"there is no {kind} {name!r}" + (f"; {hint}" if hint else ""))
+
+
+def told_in_a_line(error: Exception) -> str | None:
+    """Return the line for an error that a user may cause or cure, None for a bug of ours."""
+    from confluent_kafka import KafkaException
+
+    if isinstance(error, KafkaException):
+        return meaning(error.args[0])
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else (error.strerror or str(error))
+    return None
+
+
+def meaning(error: KafkaError) -> str:
+    """Return what a client library's error means to the user."""
+    name = error.name()
+    if name in UNREACHABLE:
+        return "the connection to the broker was lost; is it still running?"
+    if name in UNANSWERED:
+        return "the broker did not answer in time; look at its log, or try again"
+    text = str(error.str() or name).rstrip(".")
+    if name == "_INVALID_ARG":
+        return f"the client library refuses this: {text}"
+    return text if name.startswith("_") else f"{text} ({name})"
