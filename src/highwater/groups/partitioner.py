@@ -1,0 +1,29 @@
+"""Which partition of `__consumer_offsets` keeps a group, and so which broker coordinates it."""
+
+from typing import Final
+
+DEFAULT_OFFSETS_PARTITIONS: Final = 50
+_SIGN_BIT: Final = 0x80000000
+_LOW_31_BITS: Final = 0x7FFFFFFF
+_LOW_32_BITS: Final = 0xFFFFFFFF
+
+
+def java_hash(text: str) -> int:
+    """Return Java's `String.hashCode`: over UTF-16 code units, in 32 bits with a sign."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for position in range(0, len(units), 2):
+        value = (31 * value + (units[position] << 8 | units[position + 1])) & _LOW_32_BITS
+    return value - (_SIGN_BIT << 1) if value & _SIGN_BIT else value
+
+
+def partition_for(group_id: str, partition_count: int = DEFAULT_OFFSETS_PARTITIONS) -> int:
+    """Return the partition whose leader coordinates `group_id`.
+
+    The one hash that has no positive counterpart in 32 bits, -2**31, counts as 0: that is what Kafka's `Utils.abs`
+    does, and a group must be found where another broker put it.
+    """
+    hashed = java_hash(group_id)
+    magnitude = 0 if hashed == -_SIGN_BIT else abs(hashed)
+    assert magnitude <= _LOW_31_BITS
+    return magnitude % partition_count

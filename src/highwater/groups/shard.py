@@ -1,0 +1,89 @@
+"""Every group of one partition of the offsets topic, and what the partition's records make of them."""
+
+from highwater.groups.classic.group import ClassicGroup
+from highwater.groups.classic.snapshot import restore
+from highwater.groups.classic.states import GroupState
+from highwater.groups.offsets import CommittedOffset, GroupOffsets
+from highwater.groups.records import GroupRecord
+from highwater.groups.settings import GroupSettings
+from highwater.model.ids import NO_PRODUCER_ID, Offset, ProducerId, TopicPartition
+from highwater.protocol.messages.group_metadata_records import GroupMetadataKey, GroupMetadataValue
+from highwater.protocol.messages.offset_records import OffsetCommitKey, OffsetCommitValue
+
+
+class GroupShard:
+    """The state of one partition.
+
+    Invariant: replaying the partition's records into an empty shard gives the same committed offsets, and the same
+    members, generations and assignments of every group that is not in the middle of a rebalance.
+    """
+
+    __slots__ = ("groups", "offsets", "settings")
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self.settings = settings
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets: dict[str, GroupOffsets] = {}
+
+    def classic_group(self, group_id: str) -> ClassicGroup:
+        """Return the group, made now if there is none."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = ClassicGroup(group_id)
+        return group
+
+    def offsets_of(self, group_id: str) -> GroupOffsets:
+        """Return what a group has committed; for reading only."""
+        return self.offsets.get(group_id) or GroupOffsets()
+
+    def apply(
+        self, record: GroupRecord, *, log_offset: Offset, now_ms: int, producer_id: ProducerId = NO_PRODUCER_ID
+    ) -> None:
+        """Let one record of the partition count, whether it was decided just now or is read again after a restart."""
+        key, value = record
+        match key:
+            case OffsetCommitKey(group=group_id, topic=topic, partition=partition):
+                assert value is None or isinstance(value, OffsetCommitValue)
+                self._apply_offset(group_id, TopicPartition(topic, partition), value, log_offset, producer_id)
+            case GroupMetadataKey(group=group_id):
+                assert value is None or isinstance(value, GroupMetadataValue)
+                self._apply_group(group_id, value, now_ms)
+
+    def end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
+        """Let the marker that ends a producer's transaction count for the offsets that were part of it."""
+        for offsets in self.offsets.values():
+            offsets.end_transaction(producer_id, committed=committed)
+
+    def _apply_offset(
+        self,
+        group_id: str,
+        name: TopicPartition,
+        value: OffsetCommitValue | None,
+        log_offset: Offset,
+        producer_id: ProducerId,
+    ) -> None:
+        if value is not None:
+            self.classic_group(group_id)  # A group may consist of offsets alone.
+            committed = CommittedOffset(
+                offset=Offset(value.offset),
+                leader_epoch=value.leader_epoch,
+                metadata=value.metadata,
+                committed_at_ms=value.commit_timestamp,
+                expires_at_ms=value.expire_timestamp,
+                log_offset=log_offset,
+            )
+            self.offsets.setdefault(group_id, GroupOffsets()).put(name, committed, producer_id)
+            return
+        offsets = self.offsets.get(group_id)
+        if offsets is not None:
+            offsets.delete(name)
+            if not offsets:
+                del self.offsets[group_id]
+
+    def _apply_group(self, group_id: str, value: GroupMetadataValue | None, now_ms: int) -> None:
+        if value is not None:
+            self.groups[group_id] = restore(group_id, value, now_ms=now_ms)
+            return
+        group = self.groups.pop(group_id, None)
+        if group is not None:
+            group.move_to(GroupState.DEAD, now_ms)

@@ -1,0 +1,192 @@
+"""A classic group on stage: members by name, time by hand."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from highwater.groups.classic import heartbeat, join, leave, sync, timeouts
+from highwater.groups.classic.group import ClassicGroup
+from highwater.groups.classic.outcome import Outcome
+from highwater.groups.classic.snapshot import restore, snapshot
+from highwater.groups.settings import GroupSettings
+from highwater.model.errors import ErrorCode
+from highwater.protocol.messages.group_metadata_records import GroupMetadataValue
+from highwater.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from highwater.protocol.messages.leave_group import MemberIdentity
+from highwater.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from highwater.groups.causes import CauseKind
+
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+
+
+class Stage:
+    """A group, a clock, and for everybody the last answer they got.
+
+    A request's ticket is its sender's name, so `answer("ana")` is what Ana was told last.
+    """
+
+    def __init__(self) -> None:
+        self.settings = GroupSettings()
+        self.now_ms = 1_000_000
+        self.group = ClassicGroup("tea")
+        self.ids: dict[str, str] = {}
+        self.causes: list[CauseKind] = []
+        self.dropped: list[str] = []
+        self.stored: list[GroupMetadataValue] = []
+        self._answers: dict[str, Any] = {}
+        self._ids_given = 0
+
+    def set(self, **settings: int) -> None:
+        self.settings = replace(self.settings, **settings)
+
+    # What members do
+
+    def join(
+        self,
+        name: str,
+        *,
+        member_id: str | None = None,
+        instance: str | None = None,
+        protocols: tuple[str, ...] = ("range",),
+        protocol_type: str = "consumer",
+        metadata: bytes = b"",
+        version: int = 9,
+        reason: str | None = None,
+        session_ms: int = SESSION_MS,
+        rebalance_ms: int = REBALANCE_MS,
+    ) -> None:
+        """Send one JoinGroup, with the id that `name` has learnt so far unless told otherwise."""
+        self._ids_given += 1
+        request = JoinGroupRequest(
+            group_id="tea",
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            member_id=self.ids.get(name, "") if member_id is None else member_id,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocols=[JoinGroupRequestProtocol(name=each, metadata=metadata) for each in protocols],
+            reason=reason,
+        )
+        fresh_id = f"{name}-{self._ids_given}"
+        joiner = join.Joiner(request, version, f"client-{name}", "/127.0.0.1", fresh_id, name)
+        outcome = Outcome()
+        join.Joining(self.group, joiner, settings=self.settings, now_ms=self.now_ms, outcome=outcome).run()
+        self._take(outcome)
+
+    def enter(self, *names: str, **offer: Any) -> None:
+        """Join as clients do: ask for an id, then join with it; the answer waits for the others."""
+        for name in names:
+            self.join(name, **offer)
+            if self._answers.get(name) is not None and self.error(name) is ErrorCode.MEMBER_ID_REQUIRED:
+                self.join(name, **offer)
+
+    def sync(
+        self, name: str, assignments: dict[str, bytes] | None = None, *, generation: int | None = None, **fields: Any
+    ) -> None:
+        """Send one SyncGroup; assignments are by name."""
+        request = SyncGroupRequest(
+            group_id="tea",
+            generation_id=self.group.generation if generation is None else generation,
+            member_id=self.ids.get(name, ""),
+            assignments=[
+                SyncGroupRequestAssignment(member_id=self.ids[who], assignment=what)
+                for who, what in (assignments or {}).items()
+            ],
+            **fields,
+        )
+        outcome = Outcome()
+        self._answers.pop(name, None)
+        sync.sync(self.group, sync.Syncer(request, name), settings=self.settings, now_ms=self.now_ms, outcome=outcome)
+        self._take(outcome)
+
+    def heartbeat(self, name: str, *, generation: int | None = None, instance: str | None = None) -> ErrorCode:
+        return heartbeat.heartbeat(
+            self.group,
+            member_id=self.ids.get(name, name),
+            instance_id=instance,
+            generation=self.group.generation if generation is None else generation,
+            now_ms=self.now_ms,
+        )
+
+    def leave(self, *names: str, instance: str | None = None) -> list[ErrorCode]:
+        outcome = Outcome()
+        leavers = [MemberIdentity(member_id=self.ids.get(name, name)) for name in names]
+        if instance is not None:
+            leavers.append(MemberIdentity(member_id="", group_instance_id=instance))
+        answers = leave.leave(self.group, leavers, settings=self.settings, now_ms=self.now_ms, outcome=outcome)
+        self._take(outcome)
+        return [ErrorCode(answer.error_code) for answer in answers]
+
+    # What time and crashes do
+
+    def wait(self, delay_ms: int) -> None:
+        """Let time pass; whatever falls due on the way happens when it is due."""
+        until_ms = self.now_ms + delay_ms
+        while self.group.wake_at_ms <= until_ms:
+            self.now_ms = max(self.now_ms, self.group.wake_at_ms)
+            outcome = Outcome()
+            timeouts.tick(self.group, settings=self.settings, now_ms=self.now_ms, outcome=outcome)
+            self._take(outcome)
+            assert self.group.wake_at_ms > self.now_ms, "a tick must do what was due"
+        self.now_ms = until_ms
+
+    def crash(self) -> None:
+        """Start again from what was stored last; whoever waits gets no answer."""
+        self.group = restore("tea", self.stored[-1], now_ms=self.now_ms) if self.stored else ClassicGroup("tea")
+
+    # Shortcuts
+
+    def assemble(self, *names: str, **offer: Any) -> None:
+        """Bring a stable group of `names` about; the first one leads."""
+        self.enter(*names, **offer)
+        self.wait(self.settings.initial_rebalance_delay_ms * 2)
+        leader = self.leader()
+        for name in names:
+            if name != leader:
+                self.sync(name)
+        self.sync(leader, {name: f"for {name}".encode() for name in names})
+
+    def leader(self) -> str:
+        return next(name for name, member_id in self.ids.items() if member_id == self.group.leader)
+
+    def joined(self, name: str) -> JoinGroupResponse:
+        """Return the last answer of `name`, a successful join."""
+        answer = self._answers[name]
+        assert isinstance(answer, JoinGroupResponse), answer
+        assert answer.error_code == ErrorCode.NONE, answer
+        return answer
+
+    def assignment(self, name: str) -> bytes:
+        answer = self._answers[name]
+        assert isinstance(answer, SyncGroupResponse), answer
+        assert answer.error_code == ErrorCode.NONE, answer
+        return answer.assignment
+
+    def error(self, name: str) -> ErrorCode:
+        return ErrorCode(self._answers[name].error_code)
+
+    def waits(self, name: str) -> bool:
+        """Whether the last request of `name` is still unanswered."""
+        return any(name in {each.join_ticket, each.sync_ticket} for each in self.group.members.values())
+
+    def _take(self, outcome: Outcome) -> None:
+        for ticket, response in outcome.answers:
+            assert isinstance(ticket, str)
+            self._answers[ticket] = response
+            if isinstance(response, JoinGroupResponse) and response.member_id:
+                self.ids[ticket] = response.member_id
+        self.causes.extend(cause.kind for cause in outcome.causes)
+        self.dropped.extend(outcome.dropped)
+        if outcome.must_store:
+            value = snapshot(self.group).value
+            assert isinstance(value, GroupMetadataValue)
+            self.stored.append(value)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
