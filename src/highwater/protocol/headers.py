@@ -73,7 +73,7 @@ def request_header(header: RequestHeader) -> bytes:
 
 def response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
     """Return the bytes of a response's header."""
-    if _response_has_tagged_fields(api_key, api_version):
+    if response_has_tagged_fields(api_key, api_version):
         return _CORRELATION_ID_AND_NO_TAGGED_FIELDS.pack(correlation_id)
     return _CORRELATION_ID.pack(correlation_id)
 
@@ -83,14 +83,20 @@ def read_response_header(buffer: memoryview, api_key: int, api_version: int) -> 
     try:
         (correlation_id,) = _CORRELATION_ID.unpack_from(buffer)
         position = _CORRELATION_ID.size
-        if _response_has_tagged_fields(api_key, api_version):
+        if response_has_tagged_fields(api_key, api_version):
             position, _ = wire.skip_tagged_fields(buffer, position + 1, buffer[position], _TAGGED_FIELDS_LIMIT)
     except (struct.error, IndexError, ValueError) as error:
         raise MalformedFrame(f"response header: {error}") from error
     return correlation_id, position
 
 
-def _response_has_tagged_fields(api_key: int, api_version: int) -> bool:
+def request_has_tagged_fields(api_key: int, api_version: int) -> bool:
+    """Return whether a request's header ends in tagged fields."""
+    return api_version >= _first_flexible_version(api_key)
+
+
+def response_has_tagged_fields(api_key: int, api_version: int) -> bool:
+    """Return whether a response's header ends in tagged fields."""
     # A client that asks for a version of ApiVersions that we do not know must still be able to read our answer, so
     # its header stays as it was in version 0 (KIP-511).
     return api_key != _API_VERSIONS and api_version >= _first_flexible_version(api_key)

@@ -1,0 +1,152 @@
+"""The composition root: the one place that builds a broker out of its parts, starts them in order and stops them."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from highwater.broker.appends import Appends
+from highwater.broker.broker import Broker
+from highwater.broker.fetch_sessions import FetchSessions
+from highwater.broker.log_syncer import LogSyncer
+from highwater.broker.partitions import Partitions
+from highwater.broker.replicas import Replicas
+from highwater.broker.topics import Topics
+from highwater.broker.upkeep import Upkeep
+from highwater.config.settings import network, node
+from highwater.metrics.registry import Registry
+from highwater.model.errors import StorageError
+from highwater.model.ids import BrokerId
+from highwater.model.log_events import EventLog
+from highwater.security.authorizer import AllowAll
+from highwater.server.server import Server
+from highwater.storage.files import OsFiles
+from highwater.storage.log_dir import LogDir
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+    from highwater.config.broker_config import BrokerConfig
+    from highwater.config.listeners import Endpoint
+
+events = EventLog("app")
+
+DISK_THREADS: Final = 2
+"""Threads for what waits for the disk: fsync, removal, cold reads. More would only fight for the interpreter."""
+
+
+class CannotStart(Exception):
+    """Why the broker does not start, in one line that says what to do."""
+
+
+class Node:
+    """One broker process. Everything is built by `start`, in an order in which nothing is touched before it is safe."""
+
+    def __init__(self, loop: AbstractEventLoop, config: BrokerConfig) -> None:
+        self._loop = loop
+        self._config = config
+        self._executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
+        self._registry = Registry()
+        self._server = Server(loop, config, self._registry)
+        self._log_dirs: list[LogDir] = []
+        self._partitions = Partitions()
+        self._upkeep: Upkeep | None = None
+        self._endpoints: tuple[Endpoint, ...] = ()
+        self.broker_id = BrokerId(config[node.BROKER_ID])
+
+    @property
+    def addresses(self) -> str:
+        """Where clients connect, for the line that says so."""
+        return ",".join(str(endpoint.advertised) for endpoint in self._endpoints)
+
+    async def start(self) -> None:
+        """Take the addresses, lock the data, load it, serve. Raises CannotStart with nothing changed on the disk."""
+        self._endpoints = self._bind()
+        self._log_dirs = self._lock_log_dirs()
+        broker = self._build()
+        for log_dir in self._log_dirs:
+            log_dir.serving()
+        assert self._upkeep is not None
+        self._upkeep.start()
+        self._server.start(broker)
+
+    async def stop(self) -> None:
+        """Stop serving, then leave the data such that the next start can trust it."""
+        self._server.stop()
+        if self._upkeep is not None:
+            self._upkeep.stop()
+        closed_well = {log_dir.path: True for log_dir in self._log_dirs}
+        for partition in self._partitions:
+            try:
+                partition.log.close()
+            except StorageError as error:
+                closed_well[partition.log.directory.parent] = False
+                events.error("log_not_closed", partition=partition.name, reason=str(error))
+        if self._upkeep is not None:
+            await self._upkeep.checkpoint_recovery_points()
+            await self._upkeep.checkpoint_log_starts()
+            await self._upkeep.checkpoint_high_watermarks()
+        for log_dir in self._log_dirs:
+            log_dir.close(clean=self._upkeep is not None and closed_well[log_dir.path])
+        self._executor.shutdown(wait=True)
+
+    def _bind(self) -> tuple[Endpoint, ...]:
+        for endpoint in self._config.endpoints:
+            if endpoint.security_protocol != "PLAINTEXT":
+                raise CannotStart(f"listener {endpoint.name} asks for {endpoint.security_protocol}: only PLAINTEXT yet")
+        try:
+            return self._server.bind(self._config.endpoints)
+        except OSError as error:
+            raise CannotStart(f"cannot listen: {error.strerror or error}; is another broker running?") from error
+
+    def _lock_log_dirs(self) -> list[LogDir]:
+        files = OsFiles()
+        log_dirs: list[LogDir] = []
+        for text in self._config[node.LOG_DIRS]:
+            try:
+                log_dirs.append(LogDir.open(files, Path(text).absolute()))
+            except StorageError as error:
+                for taken in log_dirs:
+                    taken.close(clean=taken.was_stopped_cleanly)
+                raise CannotStart(str(error)) from error
+        return log_dirs
+
+    def _build(self) -> Broker:
+        loop, config, partitions = self._loop, self._config, self._partitions
+        appends = Appends(loop)
+        syncer = LogSyncer(loop, self._executor)
+        replicas = Replicas(
+            loop,
+            self._executor,
+            config,
+            log_dirs=self._log_dirs,
+            partitions=partitions,
+            appends=appends,
+            syncer=syncer,
+            now_ms=_now_ms,
+        )
+        self._upkeep = Upkeep(loop, self._executor, config, partitions=partitions, replicas=replicas, now_ms=_now_ms)
+        return Broker(
+            loop=loop,
+            config=config,
+            now_ms=_now_ms,
+            metrics=self._registry,
+            authorizer=AllowAll(),
+            topics=Topics(),
+            partitions=partitions,
+            replicas=replicas,
+            appends=appends,
+            fetch_sessions=FetchSessions(
+                appends,
+                max_sessions=config[network.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS],
+                new_id=lambda: secrets.randbelow(2**31 - 1) + 1,
+                now=loop.time,
+            ),
+        )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,221 @@
+"""A Fetch: answered at once if there is enough to read, otherwise when there is, or when its wait is over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from highwater.model.errors import ErrorCode, KafkaError
+from highwater.model.ids import Offset
+from highwater.protocol.messages.fetch import AbortedTransaction, PartitionData
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, TimerHandle
+    from collections.abc import Callable
+
+    from highwater.broker.fetch_interest import FetchEntry, FetchInterest
+    from highwater.broker.partition import Partition
+    from highwater.protocol.messages.fetch import FetchResponse
+
+
+class Assemble(Protocol):
+    """Makes the response out of what was read."""
+
+    def __call__(self, read: list[tuple[FetchEntry, PartitionData]], /) -> FetchResponse:
+        """Return the response that carries these partitions."""
+
+
+class FindPartition(Protocol):
+    """Finds what an entry names, or raises the error that its part of the answer carries."""
+
+    def __call__(self, entry: FetchEntry, /) -> Partition:
+        """Return the partition that this broker leads."""
+
+
+class _Reading:
+    """What one pass over the partitions found."""
+
+    __slots__ = ("failed", "size_bytes", "told", "unread")
+
+    def __init__(self) -> None:
+        self.told: list[tuple[FetchEntry, PartitionData]] = []
+        self.unread: list[FetchEntry] = []
+        self.size_bytes = 0
+        self.failed = False
+
+    def still_to_read(self) -> dict[FetchEntry, None]:
+        """Return what the next poll must look at: first what found no room, last what was just served."""
+        left = dict.fromkeys(self.unread)
+        for entry, data in self.told:
+            entry.sent_high_watermark = Offset(data.high_watermark)
+            entry.sent_log_start_offset = Offset(data.log_start_offset)
+            if data.records or data.error_code:
+                left[entry] = None
+        return left
+
+
+class DelayedFetch:
+    """One Fetch request from its arrival to its answer."""
+
+    __slots__ = (
+        "_answer",
+        "_assemble",
+        "_committed_only",
+        "_find",
+        "_full",
+        "_gathered_bytes",
+        "_interest",
+        "_keep_interest",
+        "_loop",
+        "_max_bytes",
+        "_max_wait_ms",
+        "_min_bytes",
+        "_timer",
+        "_woken",
+    )
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        interest: FetchInterest,
+        *,
+        full: bool,
+        keep_interest: bool,
+        committed_only: bool,
+        min_bytes: int,
+        max_bytes: int,
+        max_wait_ms: int,
+        find: FindPartition,
+        assemble: Assemble,
+    ) -> None:
+        self._loop = loop
+        self._interest = interest
+        self._full = full
+        self._keep_interest = keep_interest
+        self._committed_only = committed_only
+        self._min_bytes = min_bytes
+        self._max_bytes = max_bytes
+        self._max_wait_ms = max_wait_ms
+        self._find = find
+        self._assemble = assemble
+        self._answer: Callable[[FetchResponse], None] | None = None
+        self._timer: TimerHandle | None = None
+        self._gathered_bytes = 0
+        self._woken = False
+
+    def start(self, answer: Callable[[FetchResponse], None]) -> None:
+        """Read; answer if that is enough or the client does not wait, otherwise park."""
+        self._answer = answer
+        self._try_to_answer(last_chance=self._max_wait_ms <= 0)
+
+    def gathered(self, size_bytes: int) -> bool:
+        """Count data that has arrived; return True once it may be enough and nobody has said so yet."""
+        self._gathered_bytes += size_bytes
+        if self._woken or self._gathered_bytes < self._min_bytes:
+            return False
+        self._woken = True
+        return True
+
+    def wake(self) -> None:
+        """Look again after data has arrived."""
+        self._woken = False
+        if self._answer is not None:
+            self._try_to_answer(last_chance=False)
+
+    def cancel(self) -> None:
+        """The client is gone."""
+        self._answer = None
+        self._leave()
+
+    def _time_is_up(self) -> None:
+        if self._answer is not None:
+            self._try_to_answer(last_chance=True)
+
+    def _try_to_answer(self, *, last_chance: bool) -> None:
+        reading = self._read()
+        if not (last_chance or reading.failed or reading.size_bytes >= self._min_bytes):
+            self._gathered_bytes = reading.size_bytes
+            self._park()
+            return
+        answer, self._answer = self._answer, None
+        self._interest.changed = reading.still_to_read()
+        self._leave()
+        assert answer is not None
+        answer(self._assemble(reading.told))
+
+    def _park(self) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._max_wait_ms / 1000, self._time_is_up)
+            self._interest.waiting = self
+
+    def _leave(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._interest.waiting is self:
+            self._interest.waiting = None
+        if not self._keep_interest:
+            self._interest.close()
+
+    def _read(self) -> _Reading:
+        """Read every partition that may have something, within the request's budget.
+
+        The first batch found is taken even when it is larger than asked (KIP-74), or a reader could never pass it.
+        """
+        reading = _Reading()
+        for entry in self._interest.entries.values() if self._full else self._interest.changed:
+            left_bytes = self._max_bytes - reading.size_bytes
+            first = reading.size_bytes == 0
+            if left_bytes <= 0 and not first:
+                reading.unread.append(entry)
+                if not self._full:
+                    continue
+            data = self._read_entry(entry, left_bytes, at_least_one_batch=first)
+            size_bytes = len(data.records) if data.records is not None else 0
+            reading.size_bytes += size_bytes
+            reading.failed = reading.failed or data.error_code != ErrorCode.NONE
+            if self._full or size_bytes or data.error_code or _is_news(entry, data):
+                reading.told.append((entry, data))
+        return reading
+
+    def _read_entry(self, entry: FetchEntry, budget_bytes: int, *, at_least_one_batch: bool) -> PartitionData:
+        index = entry.key[1]
+        try:
+            partition = self._find(entry)
+            entry.follow(partition)
+            partition.check_epoch(entry.known_epoch)
+            records = None
+            if budget_bytes > 0 or at_least_one_batch:
+                records = partition.read(
+                    entry.fetch_offset,
+                    max_bytes=min(entry.max_bytes, budget_bytes),
+                    committed_only=self._committed_only,
+                    at_least_one_batch=at_least_one_batch,
+                )
+        except KafkaError as error:
+            entry.unfollow()
+            return PartitionData(
+                partition_index=index, error_code=error.code, high_watermark=-1, last_stable_offset=-1, records=b""
+            )
+        return PartitionData(
+            partition_index=index,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log.log_start_offset,
+            aborted_transactions=self._aborted(partition, entry.fetch_offset, records is not None),
+            records=records if records is not None else b"",
+        )
+
+    def _aborted(self, partition: Partition, start: Offset, has_records: bool) -> list[AbortedTransaction] | None:  # noqa: FBT001
+        if not self._committed_only:
+            return None
+        if not has_records:
+            return []
+        return [
+            AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+            for aborted in partition.log.aborted_transactions(start, partition.last_stable_offset)  # type: ignore[attr-defined]
+        ]
+
+
+def _is_news(entry: FetchEntry, data: PartitionData) -> bool:
+    """Return whether an incremental answer must mention this partition although it has no records."""
+    return entry.sent_high_watermark != data.high_watermark or entry.sent_log_start_offset != data.log_start_offset

@@ -1,0 +1,62 @@
+"""The partitions that this broker holds, by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from highwater.model.errors import ErrorCode, KafkaError
+from highwater.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from highwater.broker.partition import Partition
+
+
+class Partitions:
+    """A lookup table; what is in it is led by this broker."""
+
+    __slots__ = ("_by_name", "_offline")
+
+    def __init__(self) -> None:
+        self._by_name: dict[tuple[str, int], Partition] = {}
+        self._offline: dict[tuple[str, int], str] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(list(self._by_name.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    @property
+    def offline(self) -> int:
+        """How many partitions cannot be served because their disk failed."""
+        return len(self._offline)
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """Return the partition, or None if this broker does not serve it."""
+        return self._by_name.get((topic, index))
+
+    def leader_of(self, topic: str, index: int) -> Partition:
+        """Return the partition that this broker leads, or raise what a client should know."""
+        found = self._by_name.get((topic, index))
+        if found is None:
+            if (topic, index) in self._offline:
+                raise KafkaError(self._offline[topic, index], code=ErrorCode.KAFKA_STORAGE_ERROR)
+            raise KafkaError(f"no partition {topic}-{index} here", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return found
+
+    def add(self, partition: Partition) -> None:
+        """Serve a partition."""
+        self._by_name[partition.name] = partition
+        self._offline.pop(partition.name, None)
+
+    def remove(self, name: TopicPartition) -> Partition | None:
+        """Serve a partition no longer; return it if it was there."""
+        self._offline.pop(name, None)
+        return self._by_name.pop(name, None)
+
+    def take_offline(self, name: TopicPartition, reason: str) -> None:
+        """Answer KAFKA_STORAGE_ERROR for this partition from now on."""
+        self._by_name.pop(name, None)
+        self._offline[name] = reason

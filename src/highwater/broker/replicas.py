@@ -1,0 +1,118 @@
+"""The partition replicas on this broker's disks: opened at start, made and deleted on demand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from highwater.broker.log_configs import log_config
+from highwater.broker.partition import Partition
+from highwater.config.settings import replication, transactions
+from highwater.model.errors import StorageError
+from highwater.model.log_events import EventLog
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    from highwater.broker.appends import Appends
+    from highwater.broker.log_syncer import LogSyncer
+    from highwater.broker.partitions import Partitions
+    from highwater.config.broker_config import BrokerConfig
+    from highwater.config.topic_settings import TopicSettings
+    from highwater.model.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
+    from highwater.storage.log import Log
+    from highwater.storage.log_config import LogConfig
+    from highwater.storage.log_dir import LogDir
+
+events = EventLog("broker")
+
+
+class Replicas:
+    """Owns the log dirs. A dir that fails takes its own partitions offline, and no others."""
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        executor: Executor,
+        config: BrokerConfig,
+        *,
+        log_dirs: list[LogDir],
+        partitions: Partitions,
+        appends: Appends,
+        syncer: LogSyncer,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._loop = loop
+        self._executor = executor
+        self._config = config
+        self._partitions = partitions
+        self._appends = appends
+        self._syncer = syncer
+        self._now_ms = now_ms
+        self.log_dirs = log_dirs
+
+    # Partitions come and go -----------------------------------------------------------------------------------------
+
+    def make(
+        self,
+        name: TopicPartition,
+        *,
+        topic_id: TopicId,
+        leader_epoch: LeaderEpoch,
+        replicas: tuple[BrokerId, ...],
+        settings: TopicSettings,
+    ) -> Partition | None:
+        """Serve a partition: from its log, or from a new one in the log dir that holds the fewest."""
+        try:
+            log = self._open_log(name, self.log_config(settings))
+        except StorageError as error:
+            events.error("partition_offline", partition=name, reason=str(error))
+            self._partitions.take_offline(name, str(error))
+            return None
+        partition = Partition(
+            name,
+            topic_id=topic_id,
+            log=log,
+            leader_epoch=leader_epoch,
+            replicas=replicas,
+            min_insync_replicas=settings[replication.MIN_INSYNC_REPLICAS],
+            appends=self._appends,
+            syncer=self._syncer,
+        )
+        self._partitions.add(partition)
+        return partition
+
+    def drop(self, name: TopicPartition) -> None:
+        """Serve a partition no longer, and delete its data in the background."""
+        partition = self._partitions.remove(name)
+        if partition is None:
+            return
+        partition.close()
+        log_dir = self.log_dir_of(partition.log)
+        folder = log_dir.detach(name)
+        self._loop.run_in_executor(self._executor, log_dir.remove_detached, folder)
+
+    def reconfigure(self, name: TopicPartition, settings: TopicSettings) -> None:
+        """Let a partition's log follow its topic's new settings."""
+        partition = self._partitions.get(*name)
+        if partition is not None:
+            partition.log.config = self.log_config(settings)
+            partition.min_insync_replicas = settings[replication.MIN_INSYNC_REPLICAS]
+
+    def log_config(self, settings: TopicSettings) -> LogConfig:
+        """Return the settings of one log."""
+        return log_config(settings, producer_id_expiration_ms=self._config[transactions.PRODUCER_ID_EXPIRATION_MS])
+
+    def log_dir_of(self, log: Log) -> LogDir:
+        """Return the log dir that a log lies in."""
+        return next(log_dir for log_dir in self.log_dirs if log_dir.path == log.directory.parent)
+
+    def _open_log(self, name: TopicPartition, config: LogConfig) -> Log:
+        holder = next((log_dir for log_dir in self.log_dirs if log_dir.holds(name)), None)
+        if holder is None:
+            holder = min(self.log_dirs, key=lambda log_dir: log_dir.partition_count)
+        log = holder.open_log(name, config, now_ms=self._now_ms())
+        for note in log.report.notes:
+            events.warning("log_repaired", partition=name, what=note)
+        return log

@@ -1,0 +1,67 @@
+"""Answers leave in the order of their requests, whatever order they become ready in."""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final, Protocol
+
+from highwater.protocol.schema import Message, Part
+from highwater.server.api_table import Route
+from highwater.server.outbox import Outbox
+from highwater.storage.file_region import FileRegion
+
+INLINE_REGION_BYTES: Final = 64 * 1024
+"""File ranges below this in total are read and sent with the head: one send beats send plus sendfile (measured)."""
+
+_SIZE_AND_CORRELATION: Final = Struct(">ii")
+_FLEXIBLE_HEADER_TAGS: Final = b"\x00"
+
+
+class Deferred(Protocol):
+    """An answer that may have to wait: for replicas, for data, for a moment."""
+
+    def start(self, answer: Callable[[Message], None]) -> None:
+        """Begin, once every append of this turn is in the log; call `answer` exactly once, now or later."""
+
+    def cancel(self) -> None:
+        """Nobody waits for the answer any more."""
+
+
+class Answer:
+    """The place in the order that one request holds until its response is there."""
+
+    __slots__ = ("_route", "correlation_id", "received_at", "response")
+
+    def __init__(self, route: Route, correlation_id: int, *, received_at: float) -> None:
+        self._route = route
+        self.correlation_id = correlation_id
+        self.received_at = received_at
+        self.response: Message | None = None
+
+    @property
+    def api_key(self) -> int:
+        """The API that was asked."""
+        return self._route.api.key
+
+    def write_to(self, outbox: Outbox) -> None:
+        """Queue this answer's frame."""
+        assert self.response is not None
+        parts: list[Part] = []
+        self._route.encode(self.response, parts)
+        size_bytes = 4
+        region_bytes = 0
+        for part in parts:
+            length = len(part)
+            size_bytes += length
+            if isinstance(part, FileRegion):
+                region_bytes += length
+        if self._route.flexible_response:
+            outbox.put(_SIZE_AND_CORRELATION.pack(size_bytes + 1, self.correlation_id) + _FLEXIBLE_HEADER_TAGS)
+        else:
+            outbox.put(_SIZE_AND_CORRELATION.pack(size_bytes, self.correlation_id))
+        inline = region_bytes < INLINE_REGION_BYTES
+        for part in parts:
+            if isinstance(part, FileRegion):
+                outbox.put(part.read() if inline else part)
+            else:
+                assert isinstance(part, bytes | bytearray | memoryview)
+                outbox.put(part)

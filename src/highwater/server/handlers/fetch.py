@@ -1,0 +1,109 @@
+"""Fetch (key 1), versions 4-18: read batches, and wait for them if there are too few.
+
+v4   isolation level: read_committed stops at the last stable offset and lists the aborted transactions
+v7   incremental sessions (KIP-227)
+v9   callers state the leader epoch they know
+v13  topics by id
+A Fetch at an offset inside a batch gets that whole batch, and the first batch comes even when larger than asked.
+Not served: fetches by followers; this broker's partitions have one replica.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from highwater.broker.delayed_fetch import DelayedFetch
+from highwater.broker.fetch_interest import FetchEntry, FetchInterest
+from highwater.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession
+from highwater.model.errors import ErrorCode, KafkaError
+from highwater.model.ids import Offset, TopicId
+from highwater.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from highwater.security.authorizer import Operation, ResourceType
+
+if TYPE_CHECKING:
+    from highwater.broker.partition import Partition
+    from highwater.server.request_context import RequestContext
+
+TOPICS_BY_ID_FROM: Final = 13
+SESSIONS_FROM: Final = 7
+READ_COMMITTED: Final = 1
+
+
+def handle(context: RequestContext, request: FetchRequest) -> DelayedFetch | FetchResponse:
+    """Return the fetch as something that answers when it can."""
+    broker = context.broker
+    by_id = context.version >= TOPICS_BY_ID_FROM
+    try:
+        interest, full = _interest(context, request, by_id=by_id)
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code)
+    session_id = interest.id if isinstance(interest, FetchSession) else NO_SESSION
+    for forgotten in request.forgotten_topics_data:
+        for index in forgotten.partitions:
+            interest.remove((forgotten.topic_id if by_id else forgotten.topic, index))
+    for topic in request.topics:
+        topic_key = topic.topic_id if by_id else topic.topic
+        name = broker.topics.name_of(TopicId(topic.topic_id)) if by_id else topic.topic
+        for asked in topic.partitions:
+            entry = interest.entry((topic_key, asked.partition), name)
+            entry.fetch_offset = Offset(asked.fetch_offset)
+            entry.max_bytes = asked.partition_max_bytes
+            entry.known_epoch = asked.current_leader_epoch
+
+    def find(entry: FetchEntry) -> Partition:
+        if entry.topic_name is None:
+            raise KafkaError("no topic has this id", code=ErrorCode.UNKNOWN_TOPIC_ID)
+        context.require(Operation.READ, ResourceType.TOPIC, entry.topic_name)
+        return broker.partitions.leader_of(entry.topic_name, entry.key[1])
+
+    def assemble(read: list[tuple[FetchEntry, PartitionData]]) -> FetchResponse:
+        return FetchResponse(session_id=session_id, responses=_by_topic(read))
+
+    return DelayedFetch(
+        broker.loop,
+        interest,
+        full=full,
+        keep_interest=isinstance(interest, FetchSession),
+        committed_only=request.isolation_level == READ_COMMITTED,
+        min_bytes=request.min_bytes,
+        max_bytes=min(request.max_bytes, broker.fetch_max_bytes),
+        max_wait_ms=request.max_wait_ms,
+        find=find,
+        assemble=assemble,
+    )
+
+
+def _interest(context: RequestContext, request: FetchRequest, *, by_id: bool) -> tuple[FetchInterest, bool]:
+    """Return what this request follows, and whether every partition of it must be in the answer."""
+    sessions = context.broker.fetch_sessions
+    appends = context.broker.appends
+    if context.version < SESSIONS_FROM:
+        return FetchInterest(appends), True
+    if request.session_epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
+        if request.session_id != NO_SESSION:
+            sessions.end(request.session_id)
+        begun = sessions.begin(uses_topic_ids=by_id) if request.session_epoch == INITIAL_EPOCH else None
+        return begun or FetchInterest(appends), True
+    return sessions.resume(request.session_id, request.session_epoch, uses_topic_ids=by_id), False
+
+
+def _by_topic(read: list[tuple[FetchEntry, PartitionData]]) -> list[FetchableTopicResponse]:
+    """Group by topic, in the order read."""
+    topics: dict[str | bytes, FetchableTopicResponse] = {}
+    for entry, data in read:
+        key = entry.key[0]
+        topic = topics.get(key)
+        if topic is None:
+            topic = FetchableTopicResponse()
+            if isinstance(key, str):
+                topic.topic = key
+            else:
+                topic.topic_id = key
+            topics[key] = topic
+        topic.partitions.append(data)
+    return list(topics.values())

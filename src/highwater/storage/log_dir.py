@@ -1,0 +1,132 @@
+"""One log dir: a folder on one disk, locked by one broker, with a folder for each partition replica."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from highwater.model.errors import StorageError
+from highwater.model.ids import TopicPartition
+from highwater.storage import checkpoints
+from highwater.storage.files import Files, Lock, replace_file
+from highwater.storage.log import Log
+from highwater.storage.log_config import LogConfig
+
+LOCK_FILE: Final = ".lock"
+CLEAN_STOP_MARKER: Final = ".kafka_cleanshutdown"
+DELETED_FOLDER_SUFFIX: Final = "-delete"
+_PARTITION_FOLDER: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d+)")
+
+
+class LogDirInUse(StorageError):
+    """Another broker holds the lock of this log dir."""
+
+
+class LogDir:
+    """The partitions in one folder, and the checkpoints that tell a restart how far to trust them."""
+
+    def __init__(self, files: Files, path: Path, lock: Lock) -> None:
+        self._files = files
+        self._lock = lock
+        self.path = path
+        self.was_stopped_cleanly = files.exists(path / CLEAN_STOP_MARKER)
+        self._names: set[TopicPartition] = set()
+        self._deleted = 0
+        self.notes: list[str] = []
+        """One sentence for each checkpoint that could not be read."""
+        self._recovery_points = self._read_checkpoint(checkpoints.RECOVERY_POINTS)
+        self._log_starts = self._read_checkpoint(checkpoints.LOG_START_OFFSETS)
+        self._find_partitions()
+
+    @classmethod
+    def open(cls, files: Files, path: Path) -> "LogDir":
+        """Make the folder if it is missing, and lock it. Raises StorageError, LogDirInUse."""
+        try:
+            files.make_folder(path)
+            lock = files.lock(path / LOCK_FILE)
+        except OSError as error:
+            raise StorageError(f"cannot use log dir {path}: {error.strerror or error}") from error
+        if lock is None:
+            raise LogDirInUse(f"log dir {path} is in use by another broker")
+        return cls(files, path, lock)
+
+    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return checkpoints.read_offsets(self._files, self.path / name)
+        except checkpoints.DamagedCheckpoint as error:
+            self.notes.append(f"{error}; everything is checked instead")
+            self.was_stopped_cleanly = False
+            return {}
+
+    def _find_partitions(self) -> None:
+        for entry in self._files.list(self.path):
+            if not entry.is_folder:
+                continue
+            if entry.name.endswith(DELETED_FOLDER_SUFFIX):
+                self.remove_detached(self.path / entry.name)
+            elif match := _PARTITION_FOLDER.fullmatch(entry.name):
+                self._names.add(TopicPartition(match["topic"], int(match["partition"])))
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions lie here."""
+        return len(self._names)
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """Which partitions lie here."""
+        return frozenset(self._names)
+
+    def holds(self, name: TopicPartition) -> bool:
+        """Return whether this partition lies here."""
+        return name in self._names
+
+    def serving(self) -> None:
+        """Take the mark of a clean stop away: from now on, a stop is unclean until we say otherwise."""
+        self._files.remove(self.path / CLEAN_STOP_MARKER)
+
+    def open_log(self, name: TopicPartition, config: LogConfig, *, now_ms: int) -> Log:
+        """Open a partition's log, or begin one. Raises StorageError."""
+        try:
+            log = Log.open(
+                self._files,
+                self.path / str(name),
+                config,
+                now_ms=now_ms,
+                clean=self.was_stopped_cleanly or name not in self._names,
+                recovery_point=self._recovery_points.get(name, 0),
+                log_start_offset=self._log_starts.get(name, 0),
+            )
+        except OSError as error:
+            raise StorageError(f"cannot open the log of {name} in {self.path}: {error.strerror or error}") from error
+        self._names.add(name)
+        return log
+
+    def detach(self, name: TopicPartition) -> Path:
+        """Rename a partition's folder so that no restart finds it; return the new path, for `remove_detached`."""
+        self._deleted += 1
+        detached = self.path / f"{name}.{self._deleted}{DELETED_FOLDER_SUFFIX}"
+        while self._files.exists(detached):
+            self._deleted += 1
+            detached = self.path / f"{name}.{self._deleted}{DELETED_FOLDER_SUFFIX}"
+        self._files.rename(self.path / str(name), detached)
+        self._names.discard(name)
+        self._recovery_points.pop(name, None)
+        self._log_starts.pop(name, None)
+        return detached
+
+    def remove_detached(self, folder: Path) -> None:
+        """Remove a detached folder and all in it."""
+        for entry in self._files.list(folder):
+            self._files.remove(folder / entry.name)
+        self._files.remove_folder(folder)
+
+    def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace one of the checkpoint files."""
+        checkpoints.write_offsets(self._files, self.path / name, offsets)
+
+    def close(self, *, clean: bool) -> None:
+        """Let go of the folder; `clean` says that every log in it was closed well."""
+        if clean:
+            replace_file(self._files, self.path / CLEAN_STOP_MARKER, b"")
+        self._lock.release()
