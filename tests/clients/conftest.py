@@ -17,7 +17,15 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from highwater.testing.waiting import PATIENCE_SECONDS
+from highwater.model.errors import ErrorCode
+from highwater.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from highwater.testing.waiting import PATIENCE_SECONDS, wait_until
+from highwater.testing.wire import WireClient
 
 NewTopicFixture = Callable[..., str]
 ReadFixture = Callable[..., list[Message]]
@@ -45,7 +53,7 @@ def topic_name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def new_topic(admin: AdminClient, topic_name: str) -> NewTopicFixture:
+def new_topic(bootstrap: str, admin: AdminClient, topic_name: str) -> NewTopicFixture:
     """Make a topic of the shared broker and return its name; called again in one test, it makes another."""
     made = 0
 
@@ -55,9 +63,19 @@ def new_topic(admin: AdminClient, topic_name: str) -> NewTopicFixture:
         name = f"{topic_name}-{made}"
         asked = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         admin.create_topics([asked])[name].result(PATIENCE_SECONDS)
+        wait_until(lambda: every_partition_leads(bootstrap, name, partitions), f"a leader for all of {name}")
         return name
 
     return make
+
+
+def every_partition_leads(bootstrap: str, topic: str, partitions: int) -> bool:
+    """Whether all of a topic can be used: Apache Kafka answers CreateTopics a little before that."""
+    asked = [ListOffsetsPartition(partition_index=number, timestamp=-1) for number in range(partitions)]
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked)])
+    with WireClient(bootstrap) as client:
+        answer = client.call(request, ListOffsetsResponse, 5)
+    return all(found.error_code == ErrorCode.NONE for found in answer.topics[0].partitions)
 
 
 @pytest.fixture
@@ -132,3 +150,10 @@ def java() -> Callable[..., str]:
         return done.stdout
 
     return run
+
+
+@pytest.fixture
+def wire(bootstrap: str) -> Iterator[WireClient]:
+    """A connection on which a test sends its own bytes."""
+    with WireClient(bootstrap) as client:
+        yield client

@@ -1,0 +1,122 @@
+"""A TCP proxy in front of a broker that loses an answer on demand: the append happens, the client never hears of it."""
+
+import asyncio
+import contextlib
+import struct
+import threading
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Final, Self
+
+_LENGTH: Final = struct.Struct(">i")
+_PORT: Final = struct.Struct(">i")
+_API_KEY: Final = struct.Struct(">h")
+_CORRELATION_ID: Final = struct.Struct(">i")
+_CORRELATION_ID_AT: Final = 4
+"""In a request; in an answer it comes first."""
+
+
+class LossyProxy:
+    """Passes frames both ways between clients and one broker, in a thread of its own.
+
+    The broker's address is replaced by the proxy's in every answer, so that a client that has read the cluster's
+    metadata still comes by here.
+    """
+
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        assert host == "127.0.0.1", "the two addresses must be of one length"
+        self._host, self._broker_port = host, int(port)
+        self._port = 0
+        self._doomed_api: int | None = None
+        self._lost = threading.Event()
+        self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="lossy-proxy")
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients connect."""
+        return f"{self._host}:{self._port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._started.result()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        loop, stop = self._started.result()
+        loop.call_soon_threadsafe(stop.set)
+        self._thread.join()
+
+    def lose_next_answer(self, api_key: int) -> threading.Event:
+        """Cut the connection in the place of the next answer to `api_key`; the event says that it has happened."""
+        self._lost = threading.Event()
+        self._doomed_api = api_key
+        return self._lost
+
+    async def _serve(self) -> None:
+        stop = asyncio.Event()
+        tunnels: set[asyncio.Task[None]] = set()
+
+        async def on_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            tunnel = asyncio.create_task(self._tunnel(reader, writer))
+            tunnels.add(tunnel)
+            tunnel.add_done_callback(tunnels.discard)
+
+        server = await asyncio.start_server(on_client, self._host, 0)
+        self._port = server.sockets[0].getsockname()[1]
+        self._started.set_result((asyncio.get_running_loop(), stop))
+        await stop.wait()
+        server.close()
+        for tunnel in tunnels:
+            tunnel.cancel()
+        await asyncio.gather(*tunnels, return_exceptions=True)
+
+    async def _tunnel(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        """Pass one client's frames until either side ends, or an answer is to be lost."""
+        from_broker, to_broker = await asyncio.open_connection(self._host, self._broker_port)
+        doomed: set[int] = set()
+        pumps = {
+            asyncio.create_task(self._pass_requests(from_client, to_broker, doomed)),
+            asyncio.create_task(self._pass_answers(from_broker, to_client, doomed)),
+        }
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+            for writer in (to_client, to_broker):
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+
+    async def _pass_requests(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, doomed: set[int]) -> None:
+        while True:
+            request = await _read_frame(source)
+            if _API_KEY.unpack_from(request)[0] == self._doomed_api:
+                self._doomed_api = None
+                doomed.add(_CORRELATION_ID.unpack_from(request, _CORRELATION_ID_AT)[0])
+            await _write_frame(sink, request)
+
+    async def _pass_answers(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, doomed: set[int]) -> None:
+        theirs = self._host.encode() + _PORT.pack(self._broker_port)
+        ours = self._host.encode() + _PORT.pack(self._port)
+        while True:
+            answer = await _read_frame(source)
+            if _CORRELATION_ID.unpack_from(answer)[0] in doomed:
+                self._lost.set()
+                return
+            await _write_frame(sink, answer.replace(theirs, ours))
+
+
+async def _read_frame(source: asyncio.StreamReader) -> bytes:
+    (size,) = _LENGTH.unpack(await source.readexactly(_LENGTH.size))
+    return await source.readexactly(size)
+
+
+async def _write_frame(sink: asyncio.StreamWriter, body: bytes) -> None:
+    sink.write(_LENGTH.pack(len(body)) + body)
+    await sink.drain()
