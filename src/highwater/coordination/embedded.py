@@ -37,6 +37,7 @@ FILE_NAME: Final = "__highwater_metadata.sqlite"
 
 _APPLICATION_ID: Final = 0x48575452  # "HWTR", so that `file` and we can tell whose it is
 _FORMAT: Final = 1
+_STATEMENTS_AT_A_TIME: Final = 64
 _SCHEMA: Final = """
 CREATE TABLE node (
     path TEXT PRIMARY KEY,
@@ -90,6 +91,15 @@ class EmbeddedCoordination:
         async with self._lock:
             return self._node(path)
 
+    async def read_many(self, paths: Sequence[str]) -> list[Node | None]:
+        """Return the nodes, in this order; None where there is none."""
+        nodes: list[Node | None] = []
+        async with self._lock:
+            for path in paths:
+                nodes.append(self._find(path))
+                await self._give_way(len(nodes))
+        return nodes
+
     async def write(self, path: str, data: bytes, *, version: int = ANY_VERSION) -> int:
         """Replace the node's data and return the new version."""
         (written,) = await self.multi([Write(path, data, version)])
@@ -120,7 +130,10 @@ class EmbeddedCoordination:
             with self._faults():
                 self._database.execute("BEGIN")
             try:
-                outcomes = [self._apply(operation, changed) for operation in operations]
+                outcomes: list[Outcome] = []
+                for operation in operations:
+                    outcomes.append(self._apply(operation, changed))
+                    await self._give_way(len(outcomes))
                 await self._commit(changed)
             finally:
                 if self._database.in_transaction:
@@ -191,9 +204,15 @@ class EmbeddedCoordination:
         return node
 
     def _node(self, path: str) -> Node:
+        node = self._find(path)
+        if node is None:
+            raise NoNode(path)
+        return node
+
+    def _find(self, path: str) -> Node | None:
         row = self._row("SELECT data, version, created, ephemeral FROM node WHERE path = ?", path)
         if row is None:
-            raise NoNode(path)
+            return None
         data, version, created, ephemeral = row
         return Node(data, version, created, bool(ephemeral))
 
@@ -205,6 +224,12 @@ class EmbeddedCoordination:
     def _run(self, statement: str, *values: object) -> None:
         with self._faults():
             self._database.execute(statement, values)
+
+    @staticmethod
+    async def _give_way(done: int) -> None:
+        """Let the loop do other things now and then; the lock keeps them away from the database."""
+        if done % _STATEMENTS_AT_A_TIME == 0:
+            await asyncio.sleep(0)
 
     async def _commit(self, changed: set[tuple[str, str]]) -> None:
         """Commit on a thread and tell who watches; seen through even if whoever asked no longer waits."""

@@ -35,6 +35,14 @@ async def test_a_node_holds_what_was_written_and_counts_its_versions(session: Op
         assert await store.write("/a", b"three") == 2
 
 
+async def test_many_are_read_in_the_order_asked(session: OpenSession) -> None:
+    async with session() as store:
+        await store.multi([Create(f"/n{index}", b"%d" % index) for index in range(200)])
+        paths = [f"/n{index}" for index in reversed(range(250))]
+        nodes = await store.read_many(paths)
+        assert [node and int(node.data) for node in nodes] == [None] * 50 + list(reversed(range(200)))
+
+
 async def test_a_conditional_write_loses_to_whoever_was_first(session: OpenSession) -> None:
     """This is what fences an old controller."""
     async with session() as store:
