@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import KafkaError
 
+NO_ANSWER: Final = "the broker did not answer in time; look at its log, or try again"
 UNREACHABLE: Final = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE"})
 UNANSWERED: Final = frozenset({"_TIMED_OUT", "_MSG_TIMED_OUT", "_TIMED_OUT_QUEUE"})
 
@@ -33,6 +34,8 @@ def told_in_a_line(error: Exception) -> str | None:
 
     if isinstance(error, KafkaException):
         return meaning(error.args[0])
+    if isinstance(error, TimeoutError):
+        return NO_ANSWER
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else (error.strerror or str(error))
     return None
@@ -44,7 +47,7 @@ def meaning(error: KafkaError) -> str:
     if name in UNREACHABLE:
         return "the connection to the broker was lost; is it still running?"
     if name in UNANSWERED:
-        return "the broker did not answer in time; look at its log, or try again"
+        return NO_ANSWER
     text = str(error.str() or name).rstrip(".")
     if name == "_INVALID_ARG":
         return f"the client library refuses this: {text}"

@@ -6,11 +6,11 @@ import sys
 def main() -> int:
     """Run the command that the process was started with and return its exit code."""
     arguments = sys.argv[1:]
-    if arguments[:1] == ["serve"] and "--help" not in arguments:
+    if arguments[:1] == ["serve"] and not {"-h", "--help"} & set(arguments):
         # A broker must be up in a blink and stay small: nothing of the other commands' libraries is imported.
-        from importlib import import_module
+        from highwater.app import serve
 
-        return int(import_module("highwater.app.serve").main(arguments[1:]))
+        return serve.main(arguments[1:])
     from highwater.cli.commands import run
 
     return run(arguments)

@@ -20,11 +20,15 @@ def serve(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A setting that overrides the file; may be repeated."),
     ] = None,
+    log_level: Annotated[
+        str, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error: what it logs to stderr.")
+    ] = "warning",
 ) -> int:
     """Run a broker in the foreground; it says "ready" and its address, and stops on Ctrl-C or SIGTERM."""
-    from importlib import import_module
+    from highwater.app import serve as broker
 
     arguments = [str(file)] if file else []
     for setting in settings or ():
         arguments += ["--set", setting]
-    return int(import_module("highwater.app.serve").main(arguments))
+    arguments += ["--log-level", log_level]
+    return broker.main(arguments)
