@@ -13,7 +13,7 @@ INLINE_REGION_BYTES: Final = 64 * 1024
 """File ranges below this in total are read and sent with the head: one send beats send plus sendfile (measured)."""
 
 _SIZE_AND_CORRELATION: Final = Struct(">ii")
-_FLEXIBLE_HEADER_TAGS: Final = b"\x00"
+_NO_TAGGED_FIELDS: Final = b"\x00"
 
 
 class Deferred(Protocol):
@@ -47,18 +47,22 @@ class Answer:
         assert self.response is not None
         parts: list[Part] = []
         self._route.encode(self.response, parts)
-        size_bytes = 4
-        region_bytes = 0
-        for part in parts:
-            length = len(part)
-            size_bytes += length
-            if isinstance(part, FileRegion):
-                region_bytes += length
-        if self._route.flexible_response:
-            outbox.put(_SIZE_AND_CORRELATION.pack(size_bytes + 1, self.correlation_id) + _FLEXIBLE_HEADER_TAGS)
+        if self._route.may_carry_records:
+            self._put_with_records(parts, outbox)
         else:
-            outbox.put(_SIZE_AND_CORRELATION.pack(size_bytes, self.correlation_id))
+            body = b"".join(parts)  # type: ignore[arg-type]
+            outbox.put(self._head(len(body)) + body)
+
+    def _head(self, body_bytes: int) -> bytes:
+        if self._route.flexible_response:
+            return _SIZE_AND_CORRELATION.pack(body_bytes + 5, self.correlation_id) + _NO_TAGGED_FIELDS
+        return _SIZE_AND_CORRELATION.pack(body_bytes + 4, self.correlation_id)
+
+    def _put_with_records(self, parts: list[Part], outbox: Outbox) -> None:
+        """Queue records where they lie: large ones leave the file by `sendfile`."""
+        region_bytes = sum(part.length for part in parts if isinstance(part, FileRegion))
         inline = region_bytes < INLINE_REGION_BYTES
+        outbox.put(self._head(sum(map(len, parts))))
         for part in parts:
             if isinstance(part, FileRegion):
                 outbox.put(part.read() if inline else part)

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from highwater.protocol import codec, headers, messages
 
+FETCH: Final = 1
+
 
 class Api:
     """One API that we serve."""
@@ -80,6 +82,7 @@ class Route:
         "flexible_request",
         "flexible_response",
         "handle",
+        "may_carry_records",
         "response_class",
         "version",
     )
@@ -93,6 +96,7 @@ class Route:
         self.flexible_request = headers.request_has_tagged_fields(api.key, version)
         self.flexible_response = headers.response_has_tagged_fields(api.key, version)
         self.handle = api.handler()
+        self.may_carry_records = api.key == FETCH
 
 
 _ROUTES: Final[dict[int, Route]] = {}

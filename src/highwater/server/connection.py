@@ -252,16 +252,18 @@ class Connection:
     def _send_answers(self) -> None:
         """Encode the answers whose turn has come, and send."""
         answers = self._answers
+        now = self._loop.time()
         while answers and answers[0].response is not None:
             answer = answers.popleft()
             try:
                 answer.write_to(self._outbox)
-            except OSError as error:
-                self.close(f"reading the log failed: {error.strerror}")
+            except Exception as error:  # noqa: BLE001 - an unreadable file or a bug of ours costs this connection
+                events.error("answer_failed", cause=error, peer=self._transport.peer)
+                self.close(f"no answer could be made: {error!r}")
                 return
             api = self._metrics.by_api[answer.api_key]
             api.requests.value += 1
-            api.latency.observe_us(int((self._loop.time() - answer.received_at) * 1_000_000))
+            api.latency.observe_us(int((now - answer.received_at) * 1_000_000))
         if self._outbox and not self._writing:
             self._send()
         self._apply_back_pressure()

@@ -11,6 +11,7 @@ Staged here, written once per turn by the connection: see `highwater.broker.appe
 from __future__ import annotations
 
 from highwater.broker.delayed_produce import DelayedProduce
+from highwater.broker.partition import Partition
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.ids import Offset, TopicId
 from highwater.protocol.messages.produce import (
@@ -32,8 +33,7 @@ TOPICS_BY_ID_FROM = 13
 def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | DelayedProduce | None:
     """Stage every batch; one bad partition never spoils the rest."""
     response = ProduceResponse()
-    delayed = DelayedProduce(context.broker.loop, response, timeout_ms=request.timeout_ms)
-    waits = False
+    delayed: DelayedProduce | None = None
     for topic in request.topic_data:
         answers: list[PartitionProduceResponse] = []
         refusal = _refusal(context, request, topic)
@@ -43,7 +43,11 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
             try:
                 if refusal is not None:
                     raise refusal
-                waits |= _append(context, request.acks, topic, data, receipt, delayed)
+                partition, end_offset = _append(context, request.acks, topic.name, data, receipt)
+                if request.acks == ACKS_ALL or partition.syncs_appends:
+                    if delayed is None:
+                        delayed = DelayedProduce(context.broker.loop, response, timeout_ms=request.timeout_ms)
+                    delayed.expect(partition, end_offset, receipt)
             except KafkaError as error:
                 receipt.error_code = error.code
                 receipt.error_message = error.message or None
@@ -53,19 +57,18 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
     if request.acks == ACKS_NONE:
         _check_without_answer(response)
         return None
-    return delayed if waits else response
+    return delayed or response
 
 
 def _append(
     context: RequestContext,
     acks: int,
-    topic: TopicProduceData,
+    topic_name: str,
     data: PartitionProduceData,
     receipt: PartitionProduceResponse,
-    delayed: DelayedProduce,
-) -> bool:
-    """Stage one partition's batch; return whether its answer has to wait."""
-    partition = context.broker.partitions.leader_of(topic.name, data.index)
+) -> tuple[Partition, Offset]:
+    """Stage one partition's batch; return the partition and the offset behind the batch."""
+    partition = context.broker.partitions.leader_of(topic_name, data.index)
     if data.records is None or not len(data.records):
         raise KafkaError("a Produce without records", code=ErrorCode.INVALID_RECORD)
     if acks == ACKS_ALL:
@@ -74,10 +77,7 @@ def _append(
     receipt.base_offset = staged.base_offset
     receipt.log_append_time_ms = staged.append_time_ms
     receipt.log_start_offset = staged.log_start_offset
-    if acks == ACKS_ALL or partition.syncs_appends:
-        delayed.expect(partition, Offset(staged.last_offset + 1), receipt)
-        return True
-    return False
+    return partition, Offset(staged.last_offset + 1)
 
 
 def _refusal(context: RequestContext, request: ProduceRequest, topic: TopicProduceData) -> KafkaError | None:

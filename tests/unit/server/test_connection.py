@@ -1,0 +1,220 @@
+"""A connection with a scripted peer: order of answers, waits that hold nobody up, back-pressure, bad frames."""
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from highwater.metrics.registry import Registry
+from highwater.model.errors import MalformedFrame
+from highwater.protocol import codec, headers
+from highwater.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from highwater.protocol.schema import Message
+from highwater.server import connection as connection_module
+from highwater.server.api_table import API_BY_KEY, Route
+from highwater.server.connection import Connection
+from highwater.server.inbox import SharedBuffer
+from highwater.server.server_metrics import ServerMetrics
+
+API_VERSIONS = 18
+
+
+class ScriptedPeer:
+    """A transport whose other end is the test."""
+
+    peer = "test:1"
+
+    def __init__(self) -> None:
+        self.incoming = bytearray()
+        self.outgoing = bytearray()
+        self.room = 1 << 30
+        self.on_readable: Callable[[], None] | None = None
+        self.on_writable: Callable[[], None] | None = None
+        self.closed = False
+
+    def receive_into(self, buffer: memoryview) -> int:
+        count = min(len(buffer), len(self.incoming))
+        buffer[:count] = self.incoming[:count]
+        del self.incoming[:count]
+        return count
+
+    def send(self, data: bytes | bytearray | memoryview, *, more: bool) -> int:
+        del more
+        if not self.room:
+            raise BlockingIOError
+        sent = min(self.room, len(data))
+        self.room -= sent
+        self.outgoing += data[:sent]
+        return sent
+
+    def send_file(self, file_descriptor: int, position: int, length: int) -> int:
+        raise AssertionError((file_descriptor, position, length))
+
+    def watch_readable(self, callback: Callable[[], None] | None) -> None:
+        self.on_readable = callback
+
+    def watch_writable(self, callback: Callable[[], None] | None) -> None:
+        self.on_writable = callback
+
+    def close(self) -> None:
+        self.closed = True
+
+    def deliver(self, data: bytes) -> None:
+        self.incoming += data
+        while self.incoming and self.on_readable and not self.closed:
+            self.on_readable()
+
+    def answers(self) -> list[int]:
+        """Return the correlation ids of the whole answers received so far."""
+        received, position = [], 0
+        while position + 8 <= len(self.outgoing):
+            size, correlation_id = struct.unpack_from(">ii", self.outgoing, position)
+            received.append(correlation_id)
+            position += 4 + size
+        return received
+
+
+class QuietAppends:
+    staged: tuple[()] = ()
+    to_wake: tuple[()] = ()
+
+
+class BrokerWithoutData:
+    appends = QuietAppends()
+
+
+class Held:
+    """A deferred answer that the test releases."""
+
+    def __init__(self) -> None:
+        self.answer: Callable[[Message], None] | None = None
+        self.cancelled = False
+
+    def start(self, answer: Callable[[Message], None]) -> None:
+        self.answer = answer
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+def request(correlation_id: int, *, api_key: int = API_VERSIONS, version: int = 0) -> bytes:
+    header = headers.request_header(headers.RequestHeader(api_key, version, correlation_id, "me"))
+    frame = header + codec.encode(ApiVersionsRequest(), 0)
+    return struct.pack(">i", len(frame)) + frame
+
+
+@pytest.fixture
+def handler(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return the list of what the handler returns next: a response, a deferred, or an error to raise."""
+    results: list[Any] = []
+
+    def handle(_context: object, _request: object) -> object:
+        result = results.pop(0) if results else ApiVersionsResponse()
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    found = Route(API_BY_KEY[API_VERSIONS], 0)
+    found.handle = handle
+    monkeypatch.setattr(
+        connection_module, "route", lambda key, version: found if (key, version) == (API_VERSIONS, 0) else None
+    )
+    return results
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.peer = ScriptedPeer()
+        self.closed: list[Connection] = []
+        self.connection = Connection(
+            self.peer,
+            broker=BrokerWithoutData(),  # type: ignore[arg-type]
+            loop=self.loop,
+            shared_buffer=SharedBuffer(4096),
+            max_frame_bytes=1000,
+            listener_name="PLAINTEXT",
+            metrics=ServerMetrics(Registry()),
+            on_close=self.closed.append,
+        )
+
+
+@pytest.fixture
+def scene() -> Any:
+    scene = Scene()
+    yield scene
+    scene.loop.close()
+
+
+def test_answers_keep_the_order_of_requests_even_when_the_first_one_waits(scene: Scene, handler: list[Any]) -> None:
+    held = Held()
+    handler[:] = [held, ApiVersionsResponse()]
+    scene.peer.deliver(request(1) + request(2))
+    assert scene.peer.answers() == []
+    assert held.answer is not None
+    held.answer(ApiVersionsResponse())
+    assert scene.peer.answers() == [1, 2]
+
+
+def test_a_request_that_waits_does_not_hold_up_the_next_one(scene: Scene, handler: list[Any]) -> None:
+    first, second = Held(), Held()
+    handler[:] = [first, second]
+    scene.peer.deliver(request(1) + request(2))
+    assert second.answer is not None, "the second request has begun although the first one waits"
+    second.answer(ApiVersionsResponse())
+    assert first.answer is not None
+    first.answer(ApiVersionsResponse())
+    assert scene.peer.answers() == [1, 2]
+
+
+def test_a_peer_that_does_not_read_is_not_read_from(scene: Scene, handler: list[Any]) -> None:
+    handler[:] = []
+    scene.peer.room = 0
+    for number in range(connection_module.MAX_WAITING_ANSWERS * 300):
+        if scene.peer.on_readable is None:
+            break
+        scene.peer.deliver(request(number))
+    assert scene.peer.on_readable is None, "reading has stopped"
+    scene.peer.room = 1 << 30
+    while scene.peer.on_writable is not None:
+        scene.peer.on_writable()
+    assert scene.peer.on_readable is not None, "reading goes on once the answers are gone"
+
+
+def test_a_bad_frame_closes_the_connection_after_the_answers_before_it(scene: Scene, handler: list[Any]) -> None:
+    handler[:] = [ApiVersionsResponse(), MalformedFrame("no")]
+    scene.peer.deliver(request(1) + struct.pack(">i", -5) + b"garbage")
+    assert scene.peer.answers() == [1]
+    assert scene.peer.closed
+    assert scene.closed == [scene.connection]
+
+
+def test_a_version_of_api_versions_that_we_do_not_know_is_answered_in_version_0(
+    scene: Scene, handler: list[Any]
+) -> None:
+    handler[:] = []
+    scene.peer.deliver(request(7, version=99))
+    assert scene.peer.answers() == [7]
+    assert not scene.peer.closed
+
+
+def test_an_unknown_api_closes_the_connection(scene: Scene, handler: list[Any]) -> None:
+    handler[:] = []
+    scene.peer.deliver(request(1, api_key=999))
+    assert scene.peer.closed
+
+
+def test_a_bug_in_a_handler_costs_its_connection_only(scene: Scene, handler: list[Any]) -> None:
+    handler[:] = [ZeroDivisionError()]
+    scene.peer.deliver(request(1))
+    assert scene.peer.closed
+
+
+def test_what_a_closed_connection_waits_for_is_cancelled(scene: Scene, handler: list[Any]) -> None:
+    held = Held()
+    handler[:] = [held]
+    scene.peer.deliver(request(1))
+    scene.connection.close("test")
+    assert held.cancelled
