@@ -183,9 +183,10 @@ class OsFile:
 
     __slots__ = ("_descriptor",)
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self._descriptor = -1
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        access = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
+        self._descriptor = os.open(path, access | os.O_CLOEXEC, 0o644)
 
     def __del__(self) -> None:
         if self._descriptor >= 0:
@@ -322,3 +323,11 @@ class OsFiles:
         except (BlockingIOError, PermissionError):
             return None
         return OsLock(file)
+
+
+class ReadOnlyFiles(OsFiles):
+    """The file system for those who only look: nothing is made by opening it, and writes fail."""
+
+    def open(self, path: Path) -> File:
+        """Open a file that exists."""
+        return OsFile(path, read_only=True)

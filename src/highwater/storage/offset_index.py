@@ -75,3 +75,11 @@ class OffsetIndex(IndexFile):
             return True
         offset, position = self.last_entry()
         return offset >= self.base_offset and position < log_bytes and (self._end == 8 or position > 0)
+
+
+def read_entries(content: bytes, base_offset: int) -> list[OffsetPosition]:
+    """Return the entries of a whole file, without the zeros after them in one that is still being written."""
+    entries = [OffsetPosition(base_offset + relative, position) for relative, position in _ENTRY.iter_unpack(content)]
+    while entries and entries[-1] == (base_offset, 0):
+        entries.pop()
+    return entries

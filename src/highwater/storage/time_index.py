@@ -76,3 +76,13 @@ class TimeIndex(IndexFile):
             return True
         first, last = self.entry(0), self.entry(self.entry_count - 1)
         return first.timestamp < last.timestamp and first.offset < last.offset
+
+
+def read_entries(content: bytes, base_offset: int) -> list[TimestampOffset]:
+    """Return the entries of a whole file, without the zeros after them in one that is still being written."""
+    entries = [
+        TimestampOffset(timestamp, base_offset + relative) for timestamp, relative in _ENTRY.iter_unpack(content)
+    ]
+    while entries and entries[-1] == (0, base_offset):
+        entries.pop()
+    return entries

@@ -93,3 +93,8 @@ class TransactionIndex:
     def close(self) -> None:
         """Let go of the file."""
         self._file = None
+
+
+def read_entries(content: bytes) -> list[AbortedTransaction]:
+    """Return the entries of a whole file."""
+    return [AbortedTransaction(*fields) for _, *fields in _ENTRY.iter_unpack(content)]

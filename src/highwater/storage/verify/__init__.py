@@ -1,0 +1,1 @@
+"""Everything that can be said against the files of a log, without changing them."""
