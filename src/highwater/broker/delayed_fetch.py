@@ -212,7 +212,7 @@ class DelayedFetch:
             return []
         return [
             AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-            for aborted in partition.log.aborted_transactions(start, partition.last_stable_offset)  # type: ignore[attr-defined]
+            for aborted in partition.log.aborted_transactions(start, partition.last_stable_offset)
         ]
 
 

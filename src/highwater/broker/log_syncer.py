@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from highwater.broker.partition import Partition
+    from highwater.storage.flush import Flush
 
 events = EventLog("broker")
 
@@ -30,11 +31,13 @@ class LogSyncer:
         if partition in self._under_way:
             return
         self._under_way.add(partition)
-        future = self._loop.run_in_executor(self._executor, partition.log.flush)
-        future.add_done_callback(lambda done: self._done(partition, done))
+        flush = partition.log.start_flush()
+        future = self._loop.run_in_executor(self._executor, flush.run)
+        future.add_done_callback(lambda done: self._done(partition, flush, done))
 
-    def _done(self, partition: Partition, done: Future[None]) -> None:
+    def _done(self, partition: Partition, flush: Flush, done: Future[None]) -> None:
         self._under_way.discard(partition)
+        partition.log.finish_flush(flush)
         error = done.exception()
         if error is not None:
             # After a failed fsync the kernel may have dropped the pages: the data must not be called durable.

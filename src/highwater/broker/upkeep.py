@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from highwater.broker.replicas import Replicas
     from highwater.config.broker_config import BrokerConfig
     from highwater.model.ids import TopicPartition
+    from highwater.storage.log import Log
     from highwater.storage.segment import Segment
 
 events = EventLog("broker")
@@ -85,7 +86,7 @@ class Upkeep:
         async for partition in self._some_at_a_time():
             log, now_ms = partition.log, self._now_ms()
             try:
-                removed = log.apply_retention(now_ms)  # type: ignore[attr-defined]
+                removed = log.apply_retention(now_ms, high_watermark=partition.high_watermark)
                 log.producers.remove_expired(now_ms, log.config.producer_id_expiration_ms)
             except StorageError as error:
                 events.error("retention_failed", partition=partition.name, reason=str(error))
@@ -103,14 +104,21 @@ class Upkeep:
         """Flush the logs whose oldest unflushed record is older than `flush.ms`."""
         async for partition in self._some_at_a_time():
             if partition.flush_is_due(self._now_ms()):
-                await self._loop.run_in_executor(self._executor, partition.log.flush)
+                await self._flush(partition.log)
 
     async def checkpoint_recovery_points(self) -> None:
         """Flush sealed segments, then say how far each log is on the disk: recovery starts there."""
         async for partition in self._some_at_a_time():
-            if partition.log.has_unflushed_sealed_segments:  # type: ignore[attr-defined]
-                await self._loop.run_in_executor(self._executor, partition.log.flush)
+            if partition.log.has_unflushed_sealed_segments:
+                await self._flush(partition.log)
         await self._checkpoint(checkpoints.RECOVERY_POINTS, lambda partition: partition.log.recovery_point)
+
+    async def _flush(self, log: Log) -> None:
+        flush = log.start_flush()
+        try:
+            await self._loop.run_in_executor(self._executor, flush.run)
+        finally:
+            log.finish_flush(flush)
 
     async def checkpoint_log_starts(self) -> None:
         """Say where each log starts that starts later than its first segment."""

@@ -61,10 +61,6 @@ class MappedFile(Protocol):
         """Have the disk set the space aside, so that storing into these bytes cannot fail."""
         ...
 
-    def sync(self) -> None:
-        """Return when what was stored is on the disk."""
-        ...
-
     def close(self) -> None:
         """Let go of the memory."""
         ...
@@ -237,11 +233,6 @@ class OsMappedFile:
     def reserve(self, start: int, length: int) -> None:
         """Allocate the blocks: without them a store on a full disk ends the process with SIGBUS."""
         os.posix_fallocate(self._file.fileno(), start, length)
-
-    def sync(self) -> None:
-        """Write dirty pages to the disk."""
-        assert isinstance(self.memory, mmap.mmap)
-        self.memory.flush()
 
     def close(self) -> None:
         """Unmap and close."""

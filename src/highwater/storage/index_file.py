@@ -73,12 +73,6 @@ class IndexFile:
         """Forget all entries but the first `entry_count`."""
         self._end = entry_count * self.entry_bytes
 
-    def sync(self) -> None:
-        """Return when the entries are on the disk."""
-        if self._writable_end:
-            assert self._mapped is not None
-            self._mapped.sync()
-
     def close(self, *, keep_file: bool) -> None:
         """Let go of the memory; `keep_file` leaves a file that is exactly as long as its entries, be it empty."""
         self._unmap()

@@ -21,14 +21,15 @@ class EpochStart(NamedTuple):
 
 
 class LeaderEpochs:
-    """Epochs and their start offsets, both rising. A change is in the file at once, on the disk with the next sync."""
+    """Epochs and their start offsets, both rising. A change is in the file at once, on the disk with the next flush."""
 
-    __slots__ = ("_entries", "_files", "_folder", "latest")
+    __slots__ = ("_entries", "_files", "_folder", "is_unsynced", "latest")
 
     def __init__(self, files: Files, folder: Path, entries: list[EpochStart] | None = None) -> None:
         self._files = files
         self._folder = folder
         self._entries = entries or []
+        self.is_unsynced = False
         self.latest = self._entries[-1].epoch if self._entries else NO_EPOCH
 
     @classmethod
@@ -101,13 +102,9 @@ class LeaderEpochs:
         if self._entries:
             self._replace([])
 
-    def sync(self) -> None:
-        """Return when the file is on the disk."""
-        if self._entries:
-            self._files.open(self._folder / FILE_NAME).sync()
-
     def _replace(self, entries: list[EpochStart]) -> None:
         lines = [f"{epoch} {start_offset}" for epoch, start_offset in entries]
         checkpoints.write_lines(self._files, self._folder / FILE_NAME, lines, sync=False)
         self._entries = entries
+        self.is_unsynced = True
         self.latest = entries[-1].epoch if entries else NO_EPOCH

@@ -4,8 +4,8 @@ Appends come in two steps, so that all that arrived together is written together
 its offset, `write_staged` writes everything that was staged. Readers see a batch when it is written, never before.
 """
 
-from bisect import bisect_right
-from operator import attrgetter
+from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -24,26 +24,28 @@ from highwater.protocol.records.batch import (
     LOG_APPEND_TIME,
     MAGIC,
     TRANSACTIONAL,
+    BatchHeader,
     iter_batches,
     patch_log_append_time,
+    patch_offset_and_epoch,
     read_header,
 )
 from highwater.protocol.records.errors import InvalidRecord
 from highwater.protocol.records.validate import LAST_CODEC, check_batch, check_produced, check_timestamps
-from highwater.storage import recovery, snapshot
-from highwater.storage.errors import OffsetOutOfRange, RecordListTooLarge
-from highwater.storage.file_region import FileRegion
+from highwater.storage import recovery
+from highwater.storage.errors import RecordListTooLarge
 from highwater.storage.files import Files
 from highwater.storage.log_config import LogConfig
-from highwater.storage.replay import follow_transaction, remember
+from highwater.storage.replay import follow_transaction, marker_of, remember
 from highwater.storage.segment import BatchSummary, Segment
+from highwater.storage.stored_log import StoredLog
 from highwater.storage.transactions import Transactions
 
 _OFFSET_LENGTH_EPOCH: Final = Struct(">qii")
 _BROKERS_ONLY: Final = LOG_APPEND_TIME | CONTROL | DELETE_HORIZON
 _NO_APPEND_TIME: Final = -1
-_REMEMBERED_BOUNDARIES: Final = 32
-_BASE_OFFSET: Final = attrgetter("base_offset")
+_MAX_TIMESTAMP: Final[Callable[[BatchSummary], int]] = itemgetter(2)
+"""Of a BatchSummary."""
 
 
 class Staged:
@@ -67,15 +69,10 @@ class Staged:
         self.duplicate = duplicate
 
 
-class Log:
-    """The log of one partition replica. After a StorageError that says so, it only serves reads."""
+class Log(StoredLog):
+    """The log of one partition replica."""
 
     __slots__ = (
-        "_active",
-        "_boundaries",
-        "_broken",
-        "_files",
-        "_segments",
         "_staged_batches",
         "_staged_buffers",
         "_staged_bytes",
@@ -83,46 +80,12 @@ class Log:
         "_staged_epochs",
         "_staged_now_ms",
         "_staged_transactional",
-        "config",
-        "directory",
-        "leader_epochs",
-        "log_end_offset",
-        "log_start_offset",
-        "producers",
-        "recovery_point",
-        "report",
-        "transactions",
     )
 
     def __init__(
-        self,
-        files: Files,
-        directory: Path,
-        config: LogConfig,
-        loaded: recovery.LoadedLog,
-        *,
-        recovery_point: int,
+        self, files: Files, directory: Path, config: LogConfig, loaded: recovery.LoadedLog, *, recovery_point: int
     ) -> None:
-        self._files = files
-        self.directory = directory
-        self.config = config
-        self._segments = loaded.segments
-        self._active = loaded.segments[-1]
-        self.log_start_offset = loaded.log_start_offset
-        self.log_end_offset = loaded.log_end_offset
-        """The offset that the next record gets; of what is written, not of what is staged."""
-        self.recovery_point = recovery_point
-        """What is below this offset is on the disk, flushed."""
-        self.leader_epochs = loaded.leader_epochs
-        self.producers = loaded.producers
-        self.transactions = loaded.transactions
-        self.report = loaded.report
-        """What opening the log found, for the caller to tell."""
-        self._broken = False
-        self._boundaries: dict[int, int] = {}
-        """Where in the active segment a recent write ended, by the offset that comes next.
-
-        Readers near the end ask for such an offset, and the high watermark is nearly always one."""
+        super().__init__(files, directory, config, loaded, recovery_point=recovery_point)
         self._staged_end = loaded.log_end_offset
         self._staged_now_ms = 0
         self._staged_bytes = 0
@@ -159,18 +122,6 @@ class Log:
         )
         known = min(recovery_point, loaded.log_end_offset)
         return cls(files, directory, config, loaded, recovery_point=known)
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of all batches."""
-        return sum(segment.size for segment in self._segments)
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """All segments, oldest first; the last one is the active one."""
-        return tuple(self._segments)
-
-    # Appending
 
     def stage(self, records: memoryview, *, leader_epoch: int, now_ms: int) -> Staged:  # noqa: C901 - no calls to spare
         """Check the batch that a producer sent, patch its offset and epoch into it, and keep it for `write_staged`.
@@ -237,7 +188,7 @@ class Log:
                 base_offset,
                 last_offset,
                 max_timestamp,
-                transactional=attributes & TRANSACTIONAL != 0,
+                attributes & TRANSACTIONAL != 0,
             )
             if earlier is not None:
                 earlier_time = earlier.timestamp if config.log_append_time else _NO_APPEND_TIME
@@ -256,27 +207,62 @@ class Log:
         self._staged_now_ms = now_ms
         return Staged(base_offset, last_offset, append_time_ms, self.log_start_offset)
 
+    def stage_from_coordinator(self, records: memoryview, *, leader_epoch: int, now_ms: int) -> Staged:
+        """Stage what a coordinator of this broker made: a marker, or records of a transaction without sequences.
+
+        Raises KafkaError and stages nothing when the producer or the coordinator has been replaced by a newer one.
+        """
+        header = check_batch(records)
+        assert header.size == len(records), "one batch at a time"
+        if header.is_control:
+            marker = marker_of(records)
+            assert marker is not None, "coordinators write control batches with markers"
+            self.producers.check_marker(header.producer_id, header.producer_epoch, marker.coordinator_epoch)
+        elif header.producer_id >= 0:
+            self.producers.check_epoch(header.producer_id, header.producer_epoch)
+        base_offset = self._staged_end
+        patch_offset_and_epoch(records, base_offset, leader_epoch)
+        self._keep(header._replace(base_offset=base_offset, leader_epoch=leader_epoch), records)
+        self._staged_now_ms = now_ms
+        return Staged(base_offset, self._staged_end - 1, _NO_APPEND_TIME, self.log_start_offset)
+
     def append_as_follower(self, records: memoryview, *, now_ms: int) -> None:
-        """Append batches as the leader has them, offsets and all; one that is cut short at the end is left out."""
-        for position, header in iter_batches(records):
-            check_batch(records, position)
-            if header.base_offset < self._staged_end:
-                self.discard_staged()
-                raise InvalidRecord(
-                    f"leader sent a batch of offset {header.base_offset} after all below {self._staged_end}"
-                )
-            if header.producer_id >= 0:
-                remember(self.producers, header, records[position : position + header.size])
-                if header.is_transactional:
-                    self._staged_transactional.append(records[position : position + header.size])
-            if header.leader_epoch >= 0:
-                self._staged_epochs.append((header.leader_epoch, header.base_offset))
-            self._staged_buffers.append(records[position : position + header.size])
-            self._staged_batches.append((header.last_offset, header.size, header.max_timestamp))
-            self._staged_bytes += header.size
-            self._staged_end = header.next_offset
+        """Append batches as the leader has them, offsets and all; one that is cut short at the end is left out.
+
+        Raises KafkaError and appends nothing when a batch is damaged or does not follow what is there.
+        """
+        assert not self._staged_batches, "a follower stages nothing"
+        batches = [(check_batch(records, position), position) for position, _ in iter_batches(records)]
+        if batches and self._begins_inside(batches[0][0]):
+            log_start_offset = self.log_start_offset
+            self.restart_at(batches[0][0].base_offset, now_ms=now_ms)
+            self.log_start_offset = log_start_offset
+        end = self.log_end_offset
+        for header, _ in batches:
+            if header.base_offset < end:
+                raise InvalidRecord(f"the leader sent offset {header.base_offset} where {end} comes next")
+            end = header.next_offset
+        for header, position in batches:
+            self._keep(header, records[position : position + header.size])
         self._staged_now_ms = now_ms
         self.write_staged()
+
+    def _begins_inside(self, header: BatchHeader) -> bool:
+        """Say whether this empty log begins in the middle of a batch: DeleteRecords may cut there on the leader."""
+        is_empty = self.log_start_offset == self.log_end_offset
+        return is_empty and header.base_offset < self.log_end_offset <= header.last_offset
+
+    def _keep(self, header: BatchHeader, batch: memoryview) -> None:
+        """Stage a batch that is known to be good and has its offset."""
+        remember(self.producers, header, batch)
+        if header.is_transactional:
+            self._staged_transactional.append(batch)
+        if header.leader_epoch != self.leader_epochs.latest and header.leader_epoch >= 0:
+            self._staged_epochs.append((header.leader_epoch, header.base_offset))
+        self._staged_buffers.append(batch)
+        self._staged_batches.append((header.last_offset, header.size, header.max_timestamp))
+        self._staged_bytes += header.size
+        self._staged_end = header.next_offset
 
     def write_staged(self) -> None:
         """Write everything that was staged: one system call for each segment, which is nearly always one.
@@ -286,30 +272,28 @@ class Log:
         batches = self._staged_batches
         if not batches:
             return
-        if self._broken:
+        if self._is_broken:
             self.discard_staged()
             raise StorageError(f"{self.directory} failed before and takes no more writes")
-        segment, size_before, written_before = self._active, self._active.size, self.producers.written
+        producers = self.producers
+        segment, size_before, written_before = self.segments.active, self.segments.active.size, producers.written
         try:
             for epoch, start_offset in self._staged_epochs:
                 self.leader_epochs.assign(epoch, start_offset)
-            if self._must_roll(batches):
+            if self._must_roll(segment, batches):
                 self._write_rolling()
             else:
                 segment.append(self._staged_buffers, batches, self._staged_bytes)
             if self._staged_transactional:
                 self.transactions = self._with_staged_transactions()
         except OSError as error:
-            self.producers.written = written_before
+            producers.written = written_before
             self._undo_write(segment, size_before)
             raise StorageError(f"cannot append to {self.directory}: {error}") from error
-        if self.producers.staged:
-            self.producers.commit_staged()
-        self.log_end_offset = end = self._staged_end
-        boundaries = self._boundaries
-        boundaries[end] = self._active.size
-        if len(boundaries) > _REMEMBERED_BOUNDARIES:
-            del boundaries[next(iter(boundaries))]
+        if producers.staged:
+            producers.commit_staged()
+        self.log_end_offset = self._staged_end
+        self.segments.remember_end(self._staged_end)
         self._forget_staged()
 
     def discard_staged(self) -> None:
@@ -327,18 +311,18 @@ class Log:
         if self._staged_transactional:
             self._staged_transactional.clear()
 
-    def _must_roll(self, batches: list[BatchSummary]) -> bool:
+    def _must_roll(self, segment: Segment, batches: list[BatchSummary]) -> bool:
         """Say whether some of the staged batches do not belong into the active segment."""
-        segment = self._active
-        if segment.size + self._staged_bytes > self.config.segment_bytes:
-            return True
-        if not segment.can_take(batches[-1][0], len(batches)):
+        config = self.config
+        if segment.size + self._staged_bytes > config.segment_bytes or not segment.can_take(
+            batches[-1][0], len(batches)
+        ):
             return True
         first = segment.first_timestamp() if segment.size else batches[0][2]
         if first < 0:
             return self._is_over_time(segment, first)
-        limit = first + self.config.roll_after_ms
-        return any([max_timestamp > limit for _, _, max_timestamp in batches])  # noqa: C419 - a list is faster here
+        limit = first + config.roll_after_ms
+        return max(map(_MAX_TIMESTAMP, batches)) > limit
 
     def _is_over_time(self, segment: Segment, timestamp: int) -> bool:
         """Say whether `segment.ms` has passed between the first batch of a segment and one with this timestamp.
@@ -360,39 +344,25 @@ class Log:
         for buffer, batch in zip(self._staged_buffers, self._staged_batches, strict=True):
             last_offset, size, max_timestamp = batch
             header = read_header(buffer)
-            segment = self._active
+            segment = self.segments.active
             if segment.size and (
                 segment.size + size > self.config.segment_bytes
                 or not segment.can_take(last_offset, 1)
                 or self._is_over_time(segment, max_timestamp)
             ):
                 producers.commit_staged()
-                segment = self._roll(header.base_offset)
+                segment = self._roll(header.base_offset, self._staged_now_ms)
             segment.append([buffer], [batch], size)
             remember(producers, header, buffer)
-
-    def _roll(self, base_offset: int) -> Segment:
-        """Make a new active segment that begins at `base_offset`."""
-        self._active.seal()
-        snapshot.write(self._files, snapshot.path_of(self.directory, base_offset), self.producers)
-        segment = Segment(self._files, self.directory, base_offset, self.config, created_ms=self._staged_now_ms)
-        segment.create()
-        self._segments.append(segment)
-        self._active = segment
-        self._boundaries.clear()
-        return segment
 
     def _undo_write(self, segment: Segment, size_before: int) -> None:
         """Make the log again what it was before a write that failed half-way."""
         self.discard_staged()
-        self._boundaries.clear()
-        self._active = segment
         try:
-            while self._segments[-1] is not segment:
-                self._segments.pop().remove()
+            self.segments.remove_after(segment)
             segment.cut_at(size_before, self.log_end_offset)
         except OSError:
-            self._broken = True
+            self._is_broken = True
 
     def _with_staged_transactions(self) -> Transactions:
         """Return the transactions as they are with what was just written, and index those that were aborted."""
@@ -401,92 +371,9 @@ class Log:
             header = read_header(batch)
             aborted = follow_transaction(transactions, header, batch)
             if aborted is not None:
-                self._segment_of(header.base_offset).txn_index.append(aborted)
+                self.segments.since(header.base_offset)[0].txn_index.append(aborted)
         return transactions
 
-    # Reading
-
-    def read(self, offset: int, *, max_bytes: int, up_to: int, at_least_one: bool = True) -> FileRegion | None:
-        """Return the batches from the one that holds `offset` to the last one below `up_to`, or None.
-
-        At most `max_bytes`, which may cut the last batch short; but the first one is returned whole, or not at all when
-        it is too large and `at_least_one` is not asked for. Raises OffsetOutOfRange.
-        """
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise OffsetOutOfRange(offset, log_start_offset=self.log_start_offset, log_end_offset=self.log_end_offset)
-        if offset >= up_to:
-            return None
-        segment = self._active
-        position = self._boundaries.get(offset)
-        if position is None:
-            found = self._find(offset)
-            if found is None:
-                return None
-            segment, position = found
-        available = self._end_position(segment, up_to) - position
-        if available <= 0:
-            return None
-        if available > max_bytes:
-            first_bytes = segment.batch_size_at(position)
-            if first_bytes > max_bytes and not at_least_one:
-                return None
-            available = max(first_bytes, max_bytes)
-        return FileRegion(segment.file, position, available)
-
-    def _find(self, offset: int) -> tuple[Segment, int] | None:
-        """Return where the first batch is that ends at or after `offset`; compaction may have left a gap before it."""
-        for segment in self._segments[self._segment_number(offset) :]:
-            found = segment.find(offset)
-            if found is not None:
-                return segment, found[0]
-        return None
-
-    def _end_position(self, segment: Segment, up_to: int) -> int:
-        """Return where in a segment the batches end that are below `up_to`."""
-        if segment is self._active:
-            if up_to >= self.log_end_offset:
-                return segment.size
-            position = self._boundaries.get(up_to)
-            if position is not None:
-                return position
-        found = segment.find(up_to)
-        return segment.size if found is None else found[0]
-
-    def _segment_number(self, offset: int) -> int:
-        return max(0, bisect_right(self._segments, offset, key=_BASE_OFFSET) - 1)
-
-    def _segment_of(self, offset: int) -> Segment:
-        return self._segments[self._segment_number(offset)]
-
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return the largest epoch at or below `epoch`, and the offset where it ends; see `LeaderEpochs.end_offset`."""
-        return self.leader_epochs.end_offset(epoch, log_end_offset=self.log_end_offset)
-
-    def last_stable_offset(self, high_watermark: int) -> int:
-        """Return the offset below which no transaction is open: how far read_committed readers see."""
-        unstable = self.transactions.first_unstable_offset(high_watermark)
-        return high_watermark if unstable is None else min(unstable, high_watermark)
-
-    # Life
-
-    def flush(self) -> None:
-        """Return when all that is written is on the disk."""
-        end = self.log_end_offset
-        if self.recovery_point >= end:
-            return
-        for segment in self._segments[self._segment_number(self.recovery_point) :]:
-            segment.sync()
-        self.leader_epochs.sync()
-        self.recovery_point = end
-
-    def close(self) -> None:
-        """Flush and let go of all files, such that the next start may call this a clean stop. Raises StorageError."""
-        if self._broken:
-            raise StorageError(f"{self.directory} failed before; its next start must check it")
-        try:
-            self.flush()
-            snapshot.write(self._files, snapshot.path_of(self.directory, self.log_end_offset), self.producers)
-            for segment in self._segments:
-                segment.close()
-        except OSError as error:
-            raise StorageError(f"cannot close {self.directory}: {error}") from error
+    def _set_end(self, offset: int) -> None:
+        super()._set_end(offset)
+        self.discard_staged()

@@ -118,7 +118,7 @@ class _Loader:
             stem, suffix = entry.name[:20], entry.name[20:]
             if entry.name.endswith(_LEFTOVER_SUFFIXES):
                 self._files.remove(self._folder / entry.name)
-            elif stem.isdecimal() and suffix == snapshot.SUFFIX:
+            elif snapshot.is_snapshot(entry.name):
                 self._snapshots.append(int(stem))
             elif stem.isdecimal() and suffix in _SEGMENT_SUFFIXES:
                 found.setdefault(int(stem), {})[suffix] = entry.size

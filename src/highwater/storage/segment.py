@@ -45,8 +45,10 @@ class Segment:
         "_files",
         "_first_timestamp",
         "_folder",
+        "_free_entries",
         "_index_interval_bytes",
         "_is_changed",
+        "_is_deleted",
         "_largest",
         "base_offset",
         "created_ms",
@@ -79,7 +81,9 @@ class Segment:
         self._index_interval_bytes = config.index_interval_bytes
         self._bytes_since_index_entry = 0
         self._is_changed = False
+        self._is_deleted = False
         self._first_timestamp = NO_TIMESTAMP if not sizes.log else _NOT_READ
+        self._count_free_entries()
         self._largest: TimestampOffset | None = None if sizes.log else TimestampOffset(NO_TIMESTAMP, base_offset)
 
     def __repr__(self) -> str:
@@ -119,6 +123,7 @@ class Segment:
             if since_entry > index_interval:
                 self.offset_index.append(last_offset, position)
                 self.time_index.append(*largest)
+                self._free_entries -= 1
                 since_entry = 0
             position += size
             since_entry += size
@@ -127,12 +132,12 @@ class Segment:
         self.size = position
 
     def can_take(self, last_offset: int, batch_count: int) -> bool:
-        """Say whether the indexes have room for `batch_count` batches that end with `last_offset`."""
-        return (
-            last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
-            and self.offset_index.free_entries >= batch_count
-            and self.time_index.free_entries > batch_count  # One is kept for the largest timestamp when it rolls.
-        )
+        """Say whether the indexes have room for `batch_count` more batches that end with `last_offset`."""
+        return last_offset - self.base_offset <= MAX_RELATIVE_OFFSET and batch_count <= self._free_entries
+
+    def _count_free_entries(self) -> None:
+        # One entry is kept for the largest timestamp, when the segment is sealed.
+        self._free_entries = min(self.offset_index.free_entries, self.time_index.free_entries - 1)
 
     def seal(self) -> None:
         """Complete the indexes and give back what they did not need: nothing more will be appended."""
@@ -143,6 +148,7 @@ class Segment:
         self.offset_index.close(keep_file=self._is_changed)
         self.time_index.close(keep_file=self._is_changed)
         self._is_changed = False
+        self._count_free_entries()
 
     def cut(self, offset: int) -> int:
         """Remove the batch that holds `offset` and all after it; return how many bytes went."""
@@ -167,6 +173,7 @@ class Segment:
         self._first_timestamp = NO_TIMESTAMP if not self.size else _NOT_READ
         self._largest = None
         self._bytes_since_index_entry = 0
+        self._count_free_entries()
 
     # Reading
 
@@ -266,25 +273,25 @@ class Segment:
 
     # Life
 
-    def sync(self) -> None:
-        """Return when batches and indexes are on the disk."""
-        if self._file is not None:
-            self._file.sync()
-        self.offset_index.sync()
-        self.time_index.sync()
-        self.txn_index.sync()
-
     def close(self) -> None:
         """Seal the segment and let go of its files; they are opened again when they are used again."""
         self.seal()
         self.txn_index.close()
         self._file = None
 
-    def remove(self) -> None:
-        """Remove all files of the segment."""
+    def mark_deleted(self) -> None:
+        """Rename all files out of the log: the next start removes them. Who holds the batches may read on."""
         self._let_go()
-        for path in self._paths():
-            self._files.remove(path)
+        for path in (self.path, *self.index_paths()):
+            if self._files.exists(path):
+                self._files.rename(path, _deleted(path))
+        self._is_deleted = True
+
+    def remove(self) -> None:
+        """Remove all files; after `mark_deleted` any thread may."""
+        self._let_go()
+        for path in (*self.index_paths(), self.path):
+            self._files.remove(_deleted(path) if self._is_deleted else path)
 
     def _let_go(self) -> None:
         self.offset_index.close(keep_file=False)
@@ -292,6 +299,10 @@ class Segment:
         self.txn_index.close()
         self._file = None
 
-    def _paths(self) -> tuple[Path, ...]:
-        """All files of the segment; the one that makes it a segment comes last."""
-        return self.offset_index.path, self.time_index.path, self.txn_index.path, self.path
+    def index_paths(self) -> tuple[Path, ...]:
+        """The files beside the batches; not all of them need exist."""
+        return self.offset_index.path, self.time_index.path, self.txn_index.path
+
+
+def _deleted(path: Path) -> Path:
+    return path.with_name(path.name + DELETED_SUFFIX)

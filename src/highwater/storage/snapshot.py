@@ -39,6 +39,16 @@ def path_of(folder: Path, offset: int) -> Path:
     return folder / f"{offset:020d}{SUFFIX}"
 
 
+def offsets(files: Files, folder: Path) -> list[int]:
+    """Return the offsets of all snapshots in a folder."""
+    return [int(entry.name[:20]) for entry in files.list(folder) if is_snapshot(entry.name)]
+
+
+def is_snapshot(name: str) -> bool:
+    """Say whether a file is a snapshot by its name."""
+    return name.endswith(SUFFIX) and len(name) == 20 + len(SUFFIX) and name[:20].isdecimal()
+
+
 def write(files: Files, path: Path, states: Iterable[ProducerState]) -> None:
     """Write a snapshot; it reaches the disk with the next flush, and a torn one is told by its checksum."""
     entries, earlier = [], []

@@ -60,6 +60,15 @@ class TransactionIndex:
                 assert version == _VERSION, "checked when the segment was loaded"
                 yield AbortedTransaction(*fields)
 
+    def collect(self, start: int, end: int, found: list[AbortedTransaction]) -> bool:
+        """Add the transactions with records between two offsets to `found`; say whether later segments have none."""
+        for aborted in self:
+            if aborted.last_offset >= start and aborted.first_offset < end:
+                found.append(aborted)
+            if aborted.last_stable_offset >= end:
+                return True
+        return False
+
     def cut(self, offset: int) -> None:
         """Forget the transactions that ended at or after `offset`."""
         if self._size:
@@ -84,11 +93,6 @@ class TransactionIndex:
             for version, _, first_offset, last_offset, _ in _ENTRY.iter_unpack(self._open().read(0, self._size))
         ):
             raise DamagedSegment(0, "without a transaction index that can be true")
-
-    def sync(self) -> None:
-        """Return when the entries are on the disk."""
-        if self._file is not None:
-            self._file.sync()
 
     def close(self) -> None:
         """Let go of the file."""

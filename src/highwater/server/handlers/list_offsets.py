@@ -82,9 +82,9 @@ def _find(partition: Partition, timestamp: int, *, committed_only: bool) -> tupl
     if timestamp < LATEST_TIERED:
         raise KafkaError(f"timestamp {timestamp} has no meaning", code=ErrorCode.UNSUPPORTED_VERSION)
     found = (
-        partition.log.offset_of_max_timestamp()  # type: ignore[attr-defined]
+        partition.log.offset_of_max_timestamp()
         if timestamp == MAX_TIMESTAMP
-        else partition.log.offset_for_timestamp(timestamp)  # type: ignore[attr-defined]
+        else partition.log.offset_for_timestamp(timestamp)
     )
     if found is None or found.offset >= readable_end:
         return NOTHING_FOUND

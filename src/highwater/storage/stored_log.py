@@ -1,0 +1,244 @@
+"""What of a log is on disk: reading it, cutting it at either end, flushing and closing it. Appending is `log.py`."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from operator import attrgetter
+from pathlib import Path
+from typing import NoReturn
+
+from highwater.model.errors import StorageError
+from highwater.storage import recovery, snapshot, timestamps
+from highwater.storage.errors import OffsetOutOfRange
+from highwater.storage.file_region import FileRegion
+from highwater.storage.files import Files
+from highwater.storage.flush import Flush
+from highwater.storage.log_config import LogConfig
+from highwater.storage.replay import replay_up_to
+from highwater.storage.retention import due_segments
+from highwater.storage.segment import Segment
+from highwater.storage.segments import Segments
+from highwater.storage.timestamps import TimedOffset
+from highwater.storage.txn_index import AbortedTransaction
+
+
+class StoredLog:
+    """The written part of a log. After an error of the disk that left it in between, it only serves reads."""
+
+    __slots__ = (
+        "_files",
+        "_is_broken",
+        "_names_changed",
+        "config",
+        "directory",
+        "leader_epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "producers",
+        "recovery_point",
+        "report",
+        "segments",
+        "transactions",
+    )
+
+    def __init__(
+        self, files: Files, directory: Path, config: LogConfig, loaded: recovery.LoadedLog, *, recovery_point: int
+    ) -> None:
+        self._files = files
+        self.directory = directory
+        self.config = config
+        """May be replaced at any time; sizes of indexes count from the next segment on."""
+        self.segments = Segments(files, directory, loaded.segments)
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        """The offset that the next record gets; of what is written, not of what is staged."""
+        self.recovery_point = recovery_point
+        """What is below this offset is on the disk, flushed."""
+        self.leader_epochs = loaded.leader_epochs
+        self.producers = loaded.producers
+        self.transactions = loaded.transactions
+        self.report = loaded.report
+        """What opening the log found, for the caller to tell."""
+        self._is_broken = False
+        self._names_changed = True
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all batches."""
+        return sum(segment.size for segment in self.segments)
+
+    # Reading
+
+    def read(self, offset: int, *, max_bytes: int, up_to: int, at_least_one: bool = True) -> FileRegion | None:
+        """Return the batches from the one that holds `offset` to the last one below `up_to`, or None.
+
+        At most `max_bytes`, which may cut the last batch short; but the first one is returned whole, or not at all when
+        it is too large and `at_least_one` is not asked for. Raises OffsetOutOfRange.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            self._raise_out_of_range(offset)
+        if offset >= up_to:
+            return None
+        return self.segments.read(offset, up_to, self.log_end_offset, max_bytes=max_bytes, at_least_one=at_least_one)
+
+    def _raise_out_of_range(self, offset: int) -> NoReturn:
+        raise OffsetOutOfRange(offset, log_start_offset=self.log_start_offset, log_end_offset=self.log_end_offset)
+
+    def offset_for_timestamp(self, timestamp: int) -> TimedOffset | None:
+        """Return the first record whose timestamp is at least `timestamp`."""
+        return timestamps.first_at_or_after(self.segments, timestamp, log_start_offset=self.log_start_offset)
+
+    def offset_of_max_timestamp(self) -> TimedOffset | None:
+        """Return the first record that has the largest timestamp."""
+        return timestamps.youngest(self.segments, log_start_offset=self.log_start_offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """Return the largest epoch at or below `epoch`, and the offset where it ends; see `LeaderEpochs.end_offset`."""
+        return self.leader_epochs.end_offset(epoch, log_end_offset=self.log_end_offset)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Return the offset below which no transaction is open: how far read_committed readers see."""
+        unstable = self.transactions.first_unstable_offset(high_watermark)
+        return high_watermark if unstable is None else min(max(unstable, self.log_start_offset), high_watermark)
+
+    def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records between two offsets, by their first offset."""
+        found: list[AbortedTransaction] = []
+        for segment in self.segments.since(start):
+            if segment.txn_index.collect(start, end, found):
+                break
+        return sorted(found, key=attrgetter("first_offset"))
+
+    # Cutting at either end
+
+    def truncate_to(self, offset: int, *, now_ms: int) -> None:
+        """Remove all records from `offset` on, and those that share a batch with it. Raises StorageError."""
+        if offset >= self.log_end_offset:
+            return
+        if offset < self.segments[0].base_offset:
+            self.restart_at(offset, now_ms=now_ms)
+            return
+        with self._disk_must_obey("truncate"):
+            self._set_end(self.segments.cut(offset))
+            self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+
+    def restart_at(self, offset: int, *, now_ms: int) -> None:
+        """Remove everything; the next record gets `offset`. Raises StorageError."""
+        with self._disk_must_obey("truncate"):
+            self.segments.restart_at(offset, self.config, now_ms)
+            self.log_start_offset = offset
+            self._set_end(offset)
+
+    def _set_end(self, offset: int) -> None:
+        """Forget all that is known of the records from the new end on."""
+        self.log_end_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        self.leader_epochs.cut_end(offset)
+        taken = snapshot.offsets(self._files, self.directory)
+        self._remove_snapshots(taken_at for taken_at in taken if taken_at > offset)
+        replay = replay_up_to(self._files, self.directory, list(self.segments), offset, taken, [])
+        self.producers, self.transactions = replay.producers, replay.transactions
+
+    def _remove_snapshots(self, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            self._files.remove(snapshot.path_of(self.directory, offset))
+
+    def delete_records_before(self, offset: int) -> None:
+        """Let the log start at `offset`; the segments before it go with the next `apply_retention`."""
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            self._raise_out_of_range(offset)
+        with self._disk_must_obey("move the start of"):
+            self.log_start_offset = offset
+            self.leader_epochs.cut_start(offset)
+
+    def apply_retention(self, now_ms: int, *, high_watermark: int) -> list[Segment]:
+        """Take the segments out of the log that have expired or are too many. Raises StorageError.
+
+        As in Apache Kafka, an active segment of which everything has expired is replaced by an empty one first. The
+        caller removes those returned after `file.delete.delay.ms`, on any thread; what a crash leaves of them goes when
+        the log is opened again.
+        """
+        due = due_segments(
+            list(self.segments),
+            self.config,
+            now_ms=now_ms,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            high_watermark=high_watermark,
+        )
+        if due:
+            with self._disk_must_obey("apply retention to"):
+                self._take_out(due, now_ms)
+        return due
+
+    def _take_out(self, due: list[Segment], now_ms: int) -> None:
+        if due[-1] is self.segments.active:
+            self._roll(self.log_end_offset, now_ms)
+        for segment in due:
+            self.segments.detach_oldest()
+            self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
+            segment.mark_deleted()
+        self.leader_epochs.cut_start(self.log_start_offset)
+        taken = snapshot.offsets(self._files, self.directory)
+        self._remove_snapshots(taken_at for taken_at in taken if taken_at < self.segments[0].base_offset)
+
+    # Life
+
+    def remove_expired_producers(self, now_ms: int) -> None:
+        """Forget the producers that have been silent for `producer.id.expiration.ms`."""
+        self.producers.remove_expired(now_ms, self.config.producer_id_expiration_ms)
+
+    def _roll(self, base_offset: int, now_ms: int) -> Segment:
+        """Make a new active segment, with a snapshot of the producers of all that came before."""
+        snapshot.write(self._files, snapshot.path_of(self.directory, base_offset), self.producers)
+        self._names_changed = True
+        return self.segments.roll(base_offset, self.config, now_ms)
+
+    @property
+    def has_unflushed_sealed_segments(self) -> bool:
+        """Whether a segment that is complete is not known to be on the disk."""
+        return self.recovery_point < self.segments.active.base_offset
+
+    def start_flush(self) -> Flush:
+        """Return what must be synced for all that is written to be on the disk: `run` it, then `finish_flush`."""
+        names_changed = self._names_changed or self.leader_epochs.is_unsynced
+        self._names_changed = self.leader_epochs.is_unsynced = False
+        unsynced = self.segments.since(self.recovery_point)
+        return Flush(self._files, self.directory, unsynced, end_offset=self.log_end_offset, names_changed=names_changed)
+
+    def finish_flush(self, flush: Flush) -> None:
+        """Move the recovery point if `flush` has run. If it failed, nothing more is written.
+
+        After a failed sync the kernel may have dropped the bytes, and the next one would report success.
+        """
+        if flush.has_run:
+            self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.log_end_offset))
+        else:
+            self._is_broken = True
+
+    def flush(self) -> None:
+        """Return when all that is written is on the disk. Raises StorageError."""
+        if self.recovery_point < self.log_end_offset:
+            flush = self.start_flush()
+            try:
+                flush.run()
+            finally:
+                self.finish_flush(flush)
+
+    def close(self) -> None:
+        """Flush and let go of all files, such that the next start may call this a clean stop. Raises StorageError."""
+        if self._is_broken:
+            raise StorageError(f"{self.directory} failed before; its next start must check it")
+        with self._disk_must_obey("close"):
+            self.flush()
+            snapshot.write(self._files, snapshot.path_of(self.directory, self.log_end_offset), self.producers)
+            for segment in self.segments:
+                segment.close()
+
+    @contextmanager
+    def _disk_must_obey(self, action: str) -> Iterator[None]:
+        """Turn an error of the disk into a StorageError, and take no more writes: the files may be in between."""
+        try:
+            yield
+        except OSError as error:
+            self._is_broken = True
+            raise StorageError(f"cannot {action} {self.directory}: {error}") from error
