@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import select
 import sys
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from highwater.cli.failures import CommandFailed, meaning
 from highwater.cli.options import AsJson, ClientSettings, ClusterOption, Partitions, TopicArgument, key_values
-from highwater.cli.output import say
-from highwater.cli.positions import HELP, Position, offsets_at, parse_position, spans
+from highwater.cli.positions import HELP, Position, parse_position
+from highwater.cli.reader import Reader
 from highwater.cli.record_text import as_details, as_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+    from confluent_kafka import Message
 
-    from highwater.cli.cluster import Cluster
-
-POLL_SECONDS: Final = 0.2
 POLL_RECORDS: Final = 500
 
 
@@ -68,105 +64,19 @@ def consume(
     """Write a topic's records to stdout: values, or whole records as --details or --json lines."""
     if group and partitions:
         raise typer.BadParameter("a group shares out partitions by itself: leave out --partition or --group")
-    reader = Reader(cluster, follow=follow, limit=max_messages)
     client = {"isolation.level": isolation.value, **key_values(settings, option="--setting")}
+    reader = Reader(cluster, client, follow=follow, limit=max_messages)
     if group:
-        reader.join(topic, group, start, client)
+        reader.join(topic, group, start)
     else:
-        reader.assign(topic, cluster.partitions_of(topic, partitions), start, client)
-    try:
-        reader.run(_line_writer(key_separator, details=details, as_json=as_json))
-    except KeyboardInterrupt:
-        pass  # the usual way to stop following
-    finally:
-        reader.close()
-
-
-@dataclass(slots=True)
-class _Ends:
-    """Partitions that are read to the end, for --exit-at-end."""
-
-    waiting: set[int]
-    known: bool  # a group learns its partitions late
-
-
-class Reader:
-    """Reads records until the end, a limit, or for ever."""
-
-    def __init__(self, cluster: Cluster, *, follow: bool, limit: int | None) -> None:
-        self._cluster = cluster
-        self._follow = follow
-        self._limit = limit
-        self._lost = False
-        self._ends = _Ends(set(), known=False)
-        self._consumer: Consumer
-
-    def assign(self, topic: str, partitions: list[int], start: Position, client: dict[str, Any]) -> None:
-        """Read given partitions from a position; nothing is committed."""
-        from confluent_kafka import TopicPartition
-
-        held = spans(self._cluster, topic, partitions)
-        begin = offsets_at(self._cluster, start, topic, held)
-        self._consumer = self._cluster.consumer(self._settings(client))
-        self._consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in begin.items()])
-        self._ends = _Ends(
-            {partition for partition in partitions if begin[partition] < held[partition].latest}, known=True
-        )
-
-    def join(self, topic: str, group: str, start: Position, client: dict[str, Any]) -> None:
-        """Read as a member of a group; `start` is for partitions where the group has no offset yet."""
-        fresh = offsets_at(self._cluster, start, topic, spans(self._cluster, topic, self._cluster.partitions_of(topic)))
-
-        def on_assign(consumer: Consumer, assigned: list[TopicPartition]) -> None:
-            places = consumer.committed(assigned, timeout=10)
-            for place in places:
-                if place.offset < 0:
-                    place.offset = fresh.get(place.partition, 0)
-            consumer.assign(places)
-            self._ends = _Ends({place.partition for place in places}, known=True)
-
-        options = {"group.id": group, "enable.auto.commit": True, "auto.offset.reset": "earliest"}
-        self._consumer = self._cluster.consumer(self._settings({**options, **client}))
-        self._consumer.subscribe([topic], on_assign=on_assign)
-
-    def run(self, form: Callable[[Message], bytes]) -> None:
-        """Write records until there is nothing more to do."""
-        out = sys.stdout.buffer
-        while not self._done():
-            for message in self._consumer.consume(min(POLL_RECORDS, self._limit or POLL_RECORDS), POLL_SECONDS):
-                if (error := message.error()) is not None:
-                    self._on_error(error, message)
-                    continue
-                out.write(form(message))
-                if self._limit is not None:
-                    self._limit -= 1
+        reader.assign(topic, cluster.partitions_of(topic, partitions), start)
+    line = _line_writer(key_separator, details=details, as_json=as_json)
+    out = sys.stdout.buffer
+    with reader, contextlib.suppress(KeyboardInterrupt):  # the usual way to stop following
+        for batch in reader.batches(POLL_RECORDS):
+            out.writelines(map(line, batch))
             out.flush()
-            _require_a_reader(sys.stdout.fileno())
-            if self._lost and not self._follow:
-                raise CommandFailed("the connection to the broker was lost; is it still running?")
-
-    def close(self) -> None:
-        """Leave the group, if any, with what was read committed."""
-        self._consumer.close()
-
-    def _done(self) -> bool:
-        at_end = self._ends.known and not self._ends.waiting and not self._follow
-        return self._limit == 0 or at_end
-
-    def _on_error(self, error: KafkaError, message: Message) -> None:
-        if error.name() == "_PARTITION_EOF":
-            self._ends.waiting.discard(message.partition() or 0)
-            return
-        raise CommandFailed(meaning(error))
-
-    def _settings(self, client: dict[str, Any]) -> dict[str, Any]:
-        return {"enable.partition.eof": True, "error_cb": self._on_client_error, **client}
-
-    def _on_client_error(self, error: KafkaError) -> None:
-        if error.name() == "_ALL_BROKERS_DOWN" and not self._lost:
-            self._lost = True
-            if self._follow:
-                say("the connection to the broker was lost; waiting for it to come back (Ctrl-C ends)")
+            _require_a_reader(out.fileno())
 
 
 def _require_a_reader(descriptor: int) -> None:

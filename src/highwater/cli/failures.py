@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 NO_ANSWER: Final = "the broker did not answer in time; look at its log, or try again"
+LOST: Final = "the connection to the broker was lost; is it still running?"
 UNREACHABLE: Final = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE"})
 UNANSWERED: Final = frozenset({"_TIMED_OUT", "_MSG_TIMED_OUT", "_TIMED_OUT_QUEUE"})
 
@@ -45,7 +46,7 @@ def meaning(error: KafkaError) -> str:
     """Return what a client library's error means to the user."""
     name = error.name()
     if name in UNREACHABLE:
-        return "the connection to the broker was lost; is it still running?"
+        return LOST
     if name in UNANSWERED:
         return NO_ANSWER
     text = str(error.str() or name).rstrip(".")
