@@ -222,8 +222,9 @@ def _parsed(setting: Setting[T], value: str, where: str) -> T:
         raise ConfigError(f"{where} {error}; it is {shown}") from None
 
 
-def check_dynamic(configs: Mapping[str, str], *, one_broker: bool) -> None:
-    """Raise INVALID_CONFIG or INVALID_REQUEST unless `configs` may be stored as dynamic broker configs."""
+def check_dynamic(configs: Mapping[str, str | None], *, one_broker: bool) -> dict[str, str]:
+    """Return `configs` as they may be stored for one broker, or for all; a KafkaError names the first that may not."""
+    checked: dict[str, str] = {}
     for name, value in configs.items():
         setting = BROKER_SETTINGS.get(name)
         if setting is None:
@@ -234,7 +235,11 @@ def check_dynamic(configs: Mapping[str, str], *, one_broker: bool) -> None:
             raise KafkaError(f"{name} cannot be changed while the broker runs", code=ErrorCode.INVALID_REQUEST)
         if setting.update is Update.PER_BROKER and not one_broker:
             raise KafkaError(f"{name} must be set for one broker, not for all", code=ErrorCode.INVALID_REQUEST)
+        if value is None:
+            raise KafkaError(f"{name} needs a value", code=ErrorCode.INVALID_CONFIG)
         try:
             setting.parse(value)
         except BadValue as error:
             raise KafkaError(f"{name} {error}", code=ErrorCode.INVALID_CONFIG) from None
+        checked[name] = value
+    return checked

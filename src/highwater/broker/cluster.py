@@ -1,0 +1,104 @@
+"""The cluster as this broker knows it: its id, who is alive and where, and who is the controller."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from highwater.coordination import paths, records
+from highwater.coordination.port import Create, NodeExists, NoNode, ensure
+from highwater.coordination.records import BrokerRecord, ListenerAddress
+from highwater.model.ids import BrokerId, topic_id_text
+from highwater.model.unique_ids import new_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from highwater.config.listeners import Endpoint
+    from highwater.coordination.port import Coordination
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBroker:
+    """A broker that is alive."""
+
+    id: BrokerId
+    rack: str | None
+    listeners: Mapping[str, ListenerAddress]
+
+
+class Cluster:
+    """What this broker knows of the others, and of itself as the others see it."""
+
+    __slots__ = ("brokers", "controller_epoch", "controller_id", "id")
+
+    def __init__(
+        self, cluster_id: str, *, controller_id: BrokerId, controller_epoch: int, brokers: Sequence[LiveBroker]
+    ) -> None:
+        self.id = cluster_id
+        self.controller_id = controller_id
+        self.controller_epoch = controller_epoch
+        self.brokers = {broker.id: broker for broker in brokers}
+
+    def reached_by(self, listener: str) -> list[tuple[LiveBroker, ListenerAddress]]:
+        """Return the brokers that have this listener, and where, in the order of their ids."""
+        return [
+            (broker, broker.listeners[listener])
+            for _, broker in sorted(self.brokers.items())
+            if listener in broker.listeners
+        ]
+
+
+async def join_alone(
+    store: Coordination,
+    broker_id: BrokerId,
+    endpoints: Sequence[Endpoint],
+    *,
+    rack: str | None,
+    now_ms: int,
+    random_bytes: Callable[[int], bytes],
+) -> Cluster:
+    """Register the one broker of a cluster of one, and make it the controller.
+
+    NodeExists means that another broker is registered: this store is not ours alone.
+    """
+    for root in paths.ROOTS:
+        await ensure(store, root)
+    me = LiveBroker(
+        broker_id, rack, {end.name: ListenerAddress(end.advertised.host, end.advertised.port) for end in endpoints}
+    )
+    record = BrokerRecord(
+        listeners=me.listeners,
+        security_protocols={endpoint.name: endpoint.security_protocol for endpoint in endpoints},
+        rack=rack,
+        started_ms=now_ms,
+    )
+    cluster_id = await _cluster_id(store, random_bytes)
+    await store.multi(
+        [
+            Create(paths.broker(broker_id), record.encode(), ephemeral=True),
+            Create(paths.CONTROLLER, records.encode_controller(broker_id, now_ms), ephemeral=True),
+        ]
+    )
+    epoch = await _next_controller_epoch(store)
+    return Cluster(cluster_id, controller_id=broker_id, controller_epoch=epoch, brokers=[me])
+
+
+async def _cluster_id(store: Coordination, random_bytes: Callable[[int], bytes]) -> str:
+    """Return the cluster's id; the first broker ever gives it one."""
+    with suppress(NodeExists):
+        await store.create(paths.CLUSTER_ID, records.encode_cluster_id(topic_id_text(new_id(random_bytes))))
+    return records.decode_cluster_id(paths.CLUSTER_ID, (await store.read(paths.CLUSTER_ID)).data)
+
+
+async def _next_controller_epoch(store: Coordination) -> int:
+    """Raise the controller epoch by a conditional write; BadVersion means that another controller did so first."""
+    try:
+        node = await store.read(paths.CONTROLLER_EPOCH)
+    except NoNode:
+        await store.create(paths.CONTROLLER_EPOCH, b"1")
+        return 1
+    epoch = int(node.data) + 1
+    await store.write(paths.CONTROLLER_EPOCH, b"%d" % epoch, version=node.version)
+    return epoch
