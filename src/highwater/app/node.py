@@ -132,6 +132,7 @@ class Node:
         return Broker(
             loop=loop,
             config=config,
+            disk_threads=self._executor,
             now_ms=_now_ms,
             metrics=self._registry,
             authorizer=AllowAll(),

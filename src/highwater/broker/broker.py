@@ -9,6 +9,7 @@ from highwater.config.settings import network
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Callable
+    from concurrent.futures import Executor
 
     from highwater.broker.appends import Appends
     from highwater.broker.fetch_sessions import FetchSessions
@@ -27,6 +28,7 @@ class Broker:
         "appends",
         "authorizer",
         "config",
+        "disk_threads",
         "fetch_max_bytes",
         "fetch_sessions",
         "loop",
@@ -42,6 +44,7 @@ class Broker:
         *,
         loop: AbstractEventLoop,
         config: BrokerConfig,
+        disk_threads: Executor,
         now_ms: Callable[[], int],
         metrics: Registry,
         authorizer: Authorizer,
@@ -53,6 +56,7 @@ class Broker:
     ) -> None:
         self.loop = loop
         self.config = config
+        self.disk_threads = disk_threads
         self.now_ms = now_ms
         self.metrics = metrics
         self.authorizer = authorizer

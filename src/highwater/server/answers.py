@@ -65,7 +65,7 @@ class Answer:
         outbox.put(self._head(sum(map(len, parts))))
         for part in parts:
             if isinstance(part, FileRegion):
-                outbox.put(part.read() if inline else part)
+                outbox.put((part.read_without_waiting() or part) if inline else part)
             else:
                 assert isinstance(part, bytes | bytearray | memoryview)
                 outbox.put(part)

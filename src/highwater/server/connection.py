@@ -8,7 +8,7 @@ connection.
 
 from __future__ import annotations
 
-from asyncio import Task
+from asyncio import Future, Task
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -270,17 +270,31 @@ class Connection:
 
     def _send(self) -> None:
         outbox = self._outbox
+        if outbox.cold_head is not None:
+            return  # a thread is reading it
         try:
             self._metrics.sent.value += outbox.send(self._transport)
-        except (BlockingIOError, InterruptedError):
-            pass
         except OSError as error:
-            self.close(f"send failed: {error.strerror}")
+            self.close(f"send failed: {error.strerror or error}")
             return
-        wants_to_write = bool(outbox)
+        if outbox.cold_head is not None:
+            self._loop.run_in_executor(self._broker.disk_threads, outbox.cold_head.warm).add_done_callback(self._warmed)
+        wants_to_write = bool(outbox) and outbox.cold_head is None
         if wants_to_write is not self._writing:
             self._writing = wants_to_write
             self._transport.watch_writable(self._on_writable if wants_to_write else None)
+
+    def _warmed(self, done: Future[None]) -> None:
+        """Go on sending after a thread has read what was cold."""
+        if self.closed or done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            self.close(f"reading the log failed: {error}")
+            return
+        self._outbox.head_is_warm()
+        self._send()
+        self._apply_back_pressure()
 
     def _on_writable(self) -> None:
         self.last_active_at = self._loop.time()

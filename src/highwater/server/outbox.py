@@ -25,10 +25,13 @@ class FileCutShort(OSError):
 class Outbox:
     """The pieces that wait to be sent, and how many bytes of memory they hold."""
 
-    __slots__ = ("_pieces", "held_bytes")
+    __slots__ = ("_head_is_warm", "_pieces", "cold_head", "held_bytes")
 
     def __init__(self) -> None:
         self._pieces: deque[Piece] = deque()
+        self._head_is_warm = False
+        self.cold_head: FileRegion | None = None
+        """The file range that comes next, when sending it would make the loop wait for the disk."""
         self.held_bytes = 0
 
     def __bool__(self) -> bool:
@@ -44,15 +47,28 @@ class Outbox:
             self.held_bytes += len(piece)
 
     def send(self, transport: Transport) -> int:
-        """Send until everything is gone, the peer has no room (BlockingIOError), or this turn is used up."""
+        """Send until everything is gone, the peer has no room, a file range is cold, or this turn is used up."""
         pieces = self._pieces
         sent_bytes = 0
-        while pieces and sent_bytes < BYTES_PER_TURN:
-            head = pieces[0]
-            sent_bytes += (
-                self._send_region(transport, head) if isinstance(head, FileRegion) else self._send_memory(transport)
-            )
+        try:
+            while pieces and sent_bytes < BYTES_PER_TURN:
+                head = pieces[0]
+                if not isinstance(head, FileRegion):
+                    sent_bytes += self._send_memory(transport)
+                elif self._head_is_warm or head.is_in_memory():
+                    self._head_is_warm = True
+                    sent_bytes += self._send_region(transport, head)
+                else:
+                    self.cold_head = head
+                    break
+        except (BlockingIOError, InterruptedError):
+            pass
         return sent_bytes
+
+    def head_is_warm(self) -> None:
+        """The file range that was cold has been read: it can be sent."""
+        self.cold_head = None
+        self._head_is_warm = True
 
     def _send_region(self, transport: Transport, region: FileRegion) -> int:
         sent = transport.send_file(region.file.fileno(), region.position, region.length)
@@ -60,6 +76,7 @@ class Outbox:
             raise FileCutShort(f"the file ends before byte {region.position + region.length}")
         if sent == region.length:
             self._pieces.popleft()
+            self._head_is_warm = False
         else:
             self._pieces[0] = FileRegion(region.file, region.position + sent, region.length - sent)
         return sent

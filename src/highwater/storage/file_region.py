@@ -1,6 +1,11 @@
 """A run of bytes in a segment, for `sendfile` or for reading."""
 
+from typing import Final
+
 from highwater.storage.files import File
+
+_PROBE_EVERY_BYTES: Final = 256 * 1024
+_WARM_CHUNK_BYTES: Final = 256 * 1024
 
 
 class FileRegion:
@@ -22,3 +27,18 @@ class FileRegion:
     def read(self) -> bytes:
         """Return the bytes; fewer than `length` when the segment was truncated in the meantime."""
         return self.file.read(self.position, self.length)
+
+    def read_without_waiting(self) -> bytes | None:
+        """Return the bytes if they are in memory, else None."""
+        return self.file.read_without_waiting(self.position, self.length)
+
+    def is_in_memory(self) -> bool:
+        """Return whether the bytes seem to be in memory: `sendfile` of a page that is not would block (KAFKA-7504)."""
+        last = self.position + self.length - 1
+        probes = (*range(self.position, last, _PROBE_EVERY_BYTES), last)
+        return all(self.file.read_without_waiting(probe, 1) is not None for probe in probes)
+
+    def warm(self) -> None:
+        """Bring the bytes into memory, however long the disk takes: for a thread."""
+        for start in range(self.position, self.position + self.length, _WARM_CHUNK_BYTES):
+            self.file.read(start, min(_WARM_CHUNK_BYTES, self.position + self.length - start))

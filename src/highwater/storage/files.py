@@ -3,6 +3,7 @@
 A simulated disk that forgets what was not synced takes the place of `OsFiles`. Faults are `OSError`s on both sides.
 """
 
+import errno
 import fcntl
 import mmap
 import os
@@ -38,6 +39,10 @@ class File(Protocol):
 
     def read(self, position: int, length: int) -> bytes:
         """Return up to `length` bytes; fewer only at the end of the file."""
+        ...
+
+    def read_without_waiting(self, position: int, length: int) -> bytes | None:
+        """Return exactly these bytes if they are in memory, or None if the disk would have to be asked."""
         ...
 
     def cut(self, size: int) -> None:
@@ -209,6 +214,19 @@ class OsFile:
                 break
             data += more
         return data
+
+    def read_without_waiting(self, position: int, length: int) -> bytes | None:
+        """Read from the page cache only; where the file system cannot tell, read as usual."""
+        buffer = bytearray(length)
+        try:
+            count = os.preadv(self._descriptor, [buffer], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            return self.read(position, length)
+        return bytes(buffer) if count == length else None
 
     def cut(self, size: int) -> None:
         """Make the file `size` bytes long."""
