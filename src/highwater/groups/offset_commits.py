@@ -71,7 +71,7 @@ def _check_classic(group: ClassicGroup, committer: Committer) -> ErrorCode:
 
 
 def commit_record(
-    group_id: str, topic: str, asked: OffsetToCommit, *, now_ms: int, retention_ms: int = NO_EXPIRY_MS
+    group_id: str, topic: str, asked: OffsetToCommit, *, wall_ms: int, retention_ms: int = NO_EXPIRY_MS
 ) -> GroupRecord:
     """Return the record that commits one offset; `retention_ms` is what versions 2-4 of OffsetCommit may ask for."""
     return GroupRecord(
@@ -80,8 +80,8 @@ def commit_record(
             offset=asked.committed_offset,
             leader_epoch=asked.committed_leader_epoch,
             metadata=asked.committed_metadata or "",
-            commit_timestamp=now_ms,
-            expire_timestamp=NO_EXPIRY_MS if retention_ms < 0 else now_ms + retention_ms,
+            commit_timestamp=wall_ms,
+            expire_timestamp=NO_EXPIRY_MS if retention_ms < 0 else wall_ms + retention_ms,
         ),
     )
 
@@ -126,7 +126,7 @@ def deletion_of_topics(shard: GroupShard, topics: Iterable[str]) -> Iterator[Gro
 # Expiry -------------------------------------------------------------------------------------------------------------
 
 
-def expired(shard: GroupShard, *, now_ms: int) -> Iterator[GroupRecord]:
+def expired(shard: GroupShard, *, wall_ms: int) -> Iterator[GroupRecord]:
     """Return the tombstones of what nobody has needed for the retention time, groups without anything left included.
 
     Offsets of a topic that a group still reads never expire. Those of an empty group expire together, counted from when
@@ -138,7 +138,7 @@ def expired(shard: GroupShard, *, now_ms: int) -> Iterator[GroupRecord]:
         overdue = 0
         for topic, partitions in offsets.topics().items():
             for partition, committed in partitions.items():
-                if _has_expired(group, topic, committed, shard.settings.offsets_retention_ms, now_ms):
+                if _has_expired(group, topic, committed, shard.settings.offsets_retention_ms, wall_ms):
                     if offsets.is_pending(topic, partition):
                         continue
                     overdue += 1
@@ -148,11 +148,11 @@ def expired(shard: GroupShard, *, now_ms: int) -> Iterator[GroupRecord]:
             yield group_deleted(group_id)
 
 
-def _has_expired(group: ClassicGroup, topic: str, committed: CommittedOffset, retention_ms: int, now_ms: int) -> bool:
+def _has_expired(group: ClassicGroup, topic: str, committed: CommittedOffset, retention_ms: int, wall_ms: int) -> bool:
     if group.protocol_type is None:
         since_ms = committed.committed_at_ms
     elif group.state is GroupState.EMPTY:
-        since_ms = committed.committed_at_ms if group.state_since_ms is None else group.state_since_ms
+        since_ms = committed.committed_at_ms if group.stored_at_ms is None else group.stored_at_ms
     elif (
         group.state is GroupState.STABLE
         and group.subscribed_topics is not None
@@ -162,5 +162,5 @@ def _has_expired(group: ClassicGroup, topic: str, committed: CommittedOffset, re
     else:
         return False
     if committed.expires_at_ms != NO_EXPIRY_MS:
-        return now_ms >= committed.expires_at_ms
-    return now_ms - since_ms >= retention_ms
+        return wall_ms >= committed.expires_at_ms
+    return wall_ms - since_ms >= retention_ms

@@ -17,8 +17,8 @@ class CommittedOffset(NamedTuple):
     committed_at_ms: int
     expires_at_ms: int = NO_EXPIRY_MS
     """Set only by clients old enough to name a retention time of their own."""
-    log_offset: Offset = Offset(-1)
-    """Where the record that says so is, for deciding which of two is newer."""
+    sequence: int = -1
+    """Grows with every commit, so that of two the newer can be told."""
 
 
 class GroupOffsets:
@@ -87,5 +87,5 @@ class GroupOffsets:
             return
         for name, offset in pending.items():
             current = self.get(name.topic, name.partition)
-            if current is None or current.log_offset < offset.log_offset:
+            if current is None or current.sequence < offset.sequence:
                 self.put(name, offset)

@@ -18,10 +18,11 @@ class GroupShard:
     members, generations and assignments of every group that is not in the middle of a rebalance.
     """
 
-    __slots__ = ("groups", "offsets", "settings")
+    __slots__ = ("_next_sequence", "groups", "offsets", "settings")
 
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
+        self._next_sequence = 0
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets: dict[str, GroupOffsets] = {}
 
@@ -36,15 +37,13 @@ class GroupShard:
         """Return what a group has committed; for reading only."""
         return self.offsets.get(group_id) or GroupOffsets()
 
-    def apply(
-        self, record: GroupRecord, *, log_offset: Offset, now_ms: int, producer_id: ProducerId = NO_PRODUCER_ID
-    ) -> None:
+    def apply(self, record: GroupRecord, *, now_ms: int, producer_id: ProducerId = NO_PRODUCER_ID) -> None:
         """Let one record of the partition count, whether it was decided just now or is read again after a restart."""
         key, value = record
         match key:
             case OffsetCommitKey(group=group_id, topic=topic, partition=partition):
                 assert value is None or isinstance(value, OffsetCommitValue)
-                self._apply_offset(group_id, TopicPartition(topic, partition), value, log_offset, producer_id)
+                self._apply_offset(group_id, TopicPartition(topic, partition), value, producer_id)
             case GroupMetadataKey(group=group_id):
                 assert value is None or isinstance(value, GroupMetadataValue)
                 self._apply_group(group_id, value, now_ms)
@@ -59,10 +58,10 @@ class GroupShard:
         group_id: str,
         name: TopicPartition,
         value: OffsetCommitValue | None,
-        log_offset: Offset,
         producer_id: ProducerId,
     ) -> None:
         if value is not None:
+            self._next_sequence += 1
             self.classic_group(group_id)  # A group may consist of offsets alone.
             committed = CommittedOffset(
                 offset=Offset(value.offset),
@@ -70,7 +69,7 @@ class GroupShard:
                 metadata=value.metadata,
                 committed_at_ms=value.commit_timestamp,
                 expires_at_ms=value.expire_timestamp,
-                log_offset=log_offset,
+                sequence=self._next_sequence,
             )
             self.offsets.setdefault(group_id, GroupOffsets()).put(name, committed, producer_id)
             return
@@ -86,4 +85,4 @@ class GroupShard:
             return
         group = self.groups.pop(group_id, None)
         if group is not None:
-            group.move_to(GroupState.DEAD, now_ms)
+            group.move_to(GroupState.DEAD)

@@ -182,7 +182,7 @@ class Stage:
         self.causes.extend(cause.kind for cause in outcome.causes)
         self.dropped.extend(outcome.dropped)
         if outcome.must_store:
-            value = snapshot(self.group).value
+            value = snapshot(self.group, wall_ms=self.now_ms).value
             assert isinstance(value, GroupMetadataValue)
             self.stored.append(value)
 

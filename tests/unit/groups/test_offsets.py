@@ -20,7 +20,7 @@ from highwater.groups.settings import GroupSettings
 from highwater.groups.shard import GroupShard
 from highwater.groups.subscription import subscribed_topics
 from highwater.model.errors import ErrorCode
-from highwater.model.ids import NO_PRODUCER_ID, Offset, ProducerId, TopicPartition
+from highwater.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 from highwater.protocol import codec
 from highwater.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from highwater.protocol.messages.group_metadata_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
@@ -33,17 +33,15 @@ MEMBER = Committer("tea", "ana-1", None, 4)
 
 
 class Shard:
-    """A shard with a log offset that counts by itself."""
+    """A shard with one group."""
 
     def __init__(self) -> None:
         self.core = GroupShard(GroupSettings())
-        self._end = 0
 
     def apply(self, records: Iterable[GroupRecord], producer_id: ProducerId = NO_PRODUCER_ID) -> int:
         count = 0
         for record in tuple(records):
-            self.core.apply(record, log_offset=Offset(self._end), now_ms=NOW_MS, producer_id=producer_id)
-            self._end += 1
+            self.core.apply(record, now_ms=NOW_MS, producer_id=producer_id)
             count += 1
         return count
 
@@ -57,7 +55,7 @@ class Shard:
         producer_id: ProducerId = NO_PRODUCER_ID,
     ) -> None:
         asked = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-        self.apply([commit_record("tea", topic, asked, now_ms=at_ms, retention_ms=retention_ms)], producer_id)
+        self.apply([commit_record("tea", topic, asked, wall_ms=at_ms, retention_ms=retention_ms)], producer_id)
 
     def offset(self, topic: str) -> int | None:
         committed = self.core.offsets_of("tea").get(topic, 0)
@@ -81,7 +79,7 @@ class Shard:
         self.apply([GroupRecord(GroupMetadataKey(group="tea"), value)])
 
     def expire(self, now_ms: int) -> int:
-        return self.apply(expired(self.core, now_ms=now_ms))
+        return self.apply(expired(self.core, wall_ms=now_ms))
 
 
 @pytest.fixture

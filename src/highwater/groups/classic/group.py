@@ -45,8 +45,8 @@ class ClassicGroup:
         "protocol",
         "protocol_type",
         "state",
-        "state_since_ms",
         "static_members",
+        "stored_at_ms",
         "subscribed_topics",
         "sync_deadline_ms",
         "wake_at_ms",
@@ -56,7 +56,8 @@ class ClassicGroup:
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.DEAD
-        self.state_since_ms: int | None = None
+        self.stored_at_ms: int | None = None
+        """By the wall clock. A group that is empty has been so since then; all other times here are of the loop's."""
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
@@ -78,10 +79,9 @@ class ClassicGroup:
 
     # Life cycle -----------------------------------------------------------------------------------------------------
 
-    def move_to(self, target: GroupState, now_ms: int) -> None:
+    def move_to(self, target: GroupState) -> None:
         """Enter `target`; a move that the table does not list is a bug."""
         self.previous_state, self.state = self.state, moved(self.state, target)
-        self.state_since_ms = now_ms
 
     @property
     def can_rebalance(self) -> bool:
@@ -93,16 +93,16 @@ class ClassicGroup:
         """Whether this is the delay that gives a new group's members time to come together."""
         return self.state is GroupState.PREPARING_REBALANCE and self.previous_state is GroupState.EMPTY
 
-    def next_generation(self, now_ms: int) -> None:
+    def next_generation(self) -> None:
         """Close the join phase over the members that are here now."""
         self.generation += 1
         self.pending_syncs.clear()
         if self.members:
             self.protocol = self.select_protocol()
-            self.move_to(GroupState.COMPLETING_REBALANCE, now_ms)
+            self.move_to(GroupState.COMPLETING_REBALANCE)
         else:
             self.protocol = None
-            self.move_to(GroupState.EMPTY, now_ms)
+            self.move_to(GroupState.EMPTY)
         self.refresh_subscribed_topics()
 
     def refresh_subscribed_topics(self) -> None:

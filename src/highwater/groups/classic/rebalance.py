@@ -28,7 +28,7 @@ def begin(
     group.sync_deadline_ms = NEVER_MS
     outcome.causes.append(cause)
     is_first = group.state is GroupState.EMPTY
-    group.move_to(GroupState.PREPARING_REBALANCE, now_ms)
+    group.move_to(GroupState.PREPARING_REBALANCE)
     if is_first:
         _give_first_members_time(group, settings, now_ms)
     elif group.all_have_joined:
@@ -69,7 +69,7 @@ def complete_join(group: ClassicGroup, *, now_ms: int, outcome: Outcome) -> None
         # Only static members are left, and none of them has rejoined: wait for them, or for their sessions to end.
         group.set_join_deadline(now_ms + group.rebalance_timeout_ms)
         return
-    group.next_generation(now_ms)
+    group.next_generation()
     if not group.members:
         outcome.must_store = True
         return

@@ -5,15 +5,21 @@ What happens between those moments is not recorded: after a fail-over, members t
 find their generation or their id unknown, and join again.
 """
 
+from typing import Final
+
 from highwater.groups.classic.group import NO_GENERATION, ClassicGroup
 from highwater.groups.classic.member import ClassicMember, MemberProtocol
 from highwater.groups.classic.states import GroupState
-from highwater.groups.records import GroupRecord, encode
+from highwater.groups.records import GroupRecord
 from highwater.protocol.messages.group_metadata_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 
+_MEMBER_OVERHEAD_BYTES: Final = 32
+_GROUP_OVERHEAD_BYTES: Final = 256
 
-def snapshot(group: ClassicGroup) -> GroupRecord:
-    """Return the record that `restore` makes the same group from."""
+
+def snapshot(group: ClassicGroup, *, wall_ms: int) -> GroupRecord:
+    """Return the record that `restore` makes the same group from, and note when it was taken."""
+    group.stored_at_ms = wall_ms
     members = [
         MemberMetadata(
             member_id=member.member_id,
@@ -32,16 +38,25 @@ def snapshot(group: ClassicGroup) -> GroupRecord:
         generation=group.generation,
         protocol=group.protocol,
         leader=group.leader,
-        current_state_timestamp=-1 if group.state_since_ms is None else group.state_since_ms,
+        current_state_timestamp=wall_ms,
         members=members,
     )
     return GroupRecord(GroupMetadataKey(group=group.group_id), value)
 
 
 def snapshot_size_bytes(group: ClassicGroup) -> int:
-    """Return how many bytes the snapshot takes in the log, without the batch around it."""
-    key, value = encode(snapshot(group))
-    return len(key) + len(value or b"")
+    """Return how many bytes the snapshot takes in the log at most, give or take the batch around it."""
+    per_member = (
+        len(member.member_id.encode())
+        + len((member.instance_id or "").encode())
+        + len(member.client_id.encode())
+        + len(member.client_host.encode())
+        + len(member.metadata_for(group.protocol))
+        + len(member.assignment)
+        + _MEMBER_OVERHEAD_BYTES
+        for member in group.members.values()
+    )
+    return _GROUP_OVERHEAD_BYTES + 4 * len(group.group_id) + sum(per_member)
 
 
 def restore(group_id: str, value: GroupMetadataValue, *, now_ms: int) -> ClassicGroup:
@@ -49,7 +64,7 @@ def restore(group_id: str, value: GroupMetadataValue, *, now_ms: int) -> Classic
     group = ClassicGroup(group_id)
     group.generation = max(value.generation, NO_GENERATION)
     group.protocol = value.protocol
-    group.state_since_ms = None if value.current_state_timestamp < 0 else value.current_state_timestamp
+    group.stored_at_ms = None if value.current_state_timestamp < 0 else value.current_state_timestamp
     for each in value.members:
         member = ClassicMember(
             member_id=each.member_id,

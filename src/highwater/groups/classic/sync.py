@@ -68,7 +68,7 @@ def _take_assignment(
     if size_bytes > settings.max_record_bytes:
         _refuse_oversized(group, size_bytes, settings=settings, now_ms=now_ms, outcome=outcome)
         return
-    group.move_to(GroupState.STABLE, now_ms)
+    group.move_to(GroupState.STABLE)
     outcome.must_store = True
     for member in group.members.values():
         if member.sync_ticket is not None:
