@@ -1,6 +1,6 @@
 """Who may commit offsets, what is written when they do, and when offsets go away by themselves."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from highwater.groups.classic.group import CONSUMER_PROTOCOL, ClassicGroup
@@ -68,6 +68,41 @@ def _check_classic(group: ClassicGroup, committer: Committer) -> ErrorCode:
         # The member has joined this generation and has no assignment in it yet, so it owns nothing to commit.
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
+
+
+class CommitDecision(NamedTuple):
+    """What to write, and what to say about each partition of each topic, in the order of the request."""
+
+    records: list[GroupRecord]
+    errors: list[list[ErrorCode]]
+
+
+def decide_commit(
+    shard: GroupShard,
+    committer: Committer,
+    topics: Iterable[tuple[str, Sequence[OffsetToCommit]]],
+    *,
+    now_ms: int,
+    wall_ms: int,
+    retention_ms: int = NO_EXPIRY_MS,
+) -> CommitDecision:
+    """Decide a commit: all or nothing as to who commits, partition by partition as to what."""
+    refusal = check_commit(shard, committer, now_ms=now_ms)
+    longest = shard.settings.offset_metadata_max_bytes
+    decision = CommitDecision([], [])
+    for topic, partitions in topics:
+        errors = []
+        for asked in partitions:
+            error = refusal
+            if not error and len(asked.committed_metadata or "") > longest:
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            if not error:
+                decision.records.append(
+                    commit_record(committer.group_id, topic, asked, wall_ms=wall_ms, retention_ms=retention_ms)
+                )
+            errors.append(error)
+        decision.errors.append(errors)
+    return decision
 
 
 def commit_record(

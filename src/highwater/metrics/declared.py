@@ -134,6 +134,38 @@ ACTIVE_CONTROLLERS: Final = Metric(
     "1 on the broker that is the controller, 0 elsewhere; the sum over the cluster should be 1.",
 )
 
+GROUPS: Final = Metric(
+    "highwater_groups",
+    Kind.GAUGE,
+    "Consumer groups that this broker coordinates, by state.",
+    ("state",),
+)
+
+GROUP_REBALANCES: Final = Metric(
+    "highwater_group_rebalances_total",
+    Kind.COUNTER,
+    "Rebalances of consumer groups, by cause; the log names the group and the members.",
+    ("cause",),
+)
+
+GROUP_MEMBERS_DROPPED: Final = Metric(
+    "highwater_group_members_dropped_total",
+    Kind.COUNTER,
+    "Members that a rebalance went on without, because they did not rejoin in time.",
+)
+
+GROUP_OFFSETS_COMMITTED: Final = Metric(
+    "highwater_group_offsets_committed_total",
+    Kind.COUNTER,
+    "Offsets committed by consumer groups.",
+)
+
+GROUP_RECORDS_EXPIRED: Final = Metric(
+    "highwater_group_records_expired_total",
+    Kind.COUNTER,
+    "Committed offsets, and groups without anything left, that went because nobody needed them for the retention time.",
+)
+
 LOOP_LAG_SECONDS: Final = Metric(
     "highwater_loop_lag_seconds",
     Kind.HISTOGRAM,

@@ -269,7 +269,7 @@ class ClassicGroup:
 
     @staticmethod
     def _join_error(member: ClassicMember, error: ErrorCode) -> JoinGroupResponse:
-        return JoinGroupResponse(error_code=error, member_id=member.member_id, protocol_name=None)
+        return JoinGroupResponse(error_code=error, member_id=member.member_id)
 
     # Answers --------------------------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ class Joiner(NamedTuple):
 def refused(joiner: Joiner, error: ErrorCode, *, member_id: str | None = None) -> Answer:
     """Return the answer to a JoinGroup that does not lead to membership."""
     told_id = joiner.request.member_id if member_id is None else member_id
-    return Answer(joiner.ticket, JoinGroupResponse(error_code=error, member_id=told_id, protocol_name=None))
+    return Answer(joiner.ticket, JoinGroupResponse(error_code=error, member_id=told_id))
 
 
 class Joining:

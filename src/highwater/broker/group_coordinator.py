@@ -1,0 +1,201 @@
+"""Which groups this broker coordinates: those of the offsets topic's partitions that it leads."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from highwater.broker.group_loading import load
+from highwater.broker.group_shard import LoadedShard
+from highwater.broker.journal import Journal, JournalSettings
+from highwater.config.settings import groups as settings
+from highwater.groups.offset_commits import deletion_of_topics
+from highwater.groups.partitioner import partition_for
+from highwater.groups.settings import GroupSettings
+from highwater.groups.shard import GroupShard
+from highwater.metrics import declared
+from highwater.model.errors import ErrorCode, KafkaError
+from highwater.model.log_events import EventLog
+from highwater.protocol.records.compression import Codec
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, Task, TimerHandle
+    from collections.abc import Callable, Collection, Iterator
+
+    from highwater.broker.appends import Appends
+    from highwater.broker.group_metrics import GroupMetrics
+    from highwater.broker.partition import Partition
+    from highwater.config.broker_config import BrokerConfig
+    from highwater.metrics.registry import Registry, Sample
+
+events = EventLog("groups")
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+RELOAD_DELAY_S: Final = 1.0
+"""After a write failed: a full disk must not have us read the same log over and over."""
+
+
+class GroupCoordinator:
+    """The shards of the partitions that we lead, each loading or loaded."""
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        config: BrokerConfig,
+        *,
+        appends: Appends,
+        wall_ms: Callable[[], int],
+        new_id: Callable[[], str],
+        metrics: GroupMetrics,
+        partition_count: Callable[[], int],
+    ) -> None:
+        self._loop = loop
+        self._config = config
+        self._appends = appends
+        self._wall_ms = wall_ms
+        self._new_id = new_id
+        self._metrics = metrics
+        self._partition_count = partition_count
+        self._shards: dict[int, LoadedShard] = {}
+        self._loading: dict[int, Task[None]] = {}
+        self._expiry_timer: TimerHandle | None = None
+        self._closed = False
+        self._expire_later()
+
+    # Finding a group ------------------------------------------------------------------------------------------------
+
+    def partition_of(self, group_id: str) -> int:
+        """Return the partition of the offsets topic whose leader coordinates the group."""
+        return partition_for(group_id, self._partition_count())
+
+    def shard_of(self, group_id: str) -> LoadedShard:
+        """Return where the group is, or raise what its members should do instead of asking us."""
+        index = self.partition_of(group_id)
+        shard = self._shards.get(index)
+        if shard is None:
+            if index in self._loading:
+                raise KafkaError(f"groups of partition {index} load", code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            raise KafkaError(f"group {group_id!r} is not coordinated here", code=ErrorCode.NOT_COORDINATOR)
+        return shard
+
+    def shards(self) -> Iterator[LoadedShard]:
+        """Return every loaded shard."""
+        return iter(tuple(self._shards.values()))
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether some groups are not there yet."""
+        return bool(self._loading)
+
+    # Leadership -----------------------------------------------------------------------------------------------------
+
+    def lead(self, partition: Partition) -> None:
+        """Load the groups of a partition of the offsets topic that this broker leads now."""
+        index = partition.name.partition
+        if index in self._shards or index in self._loading or self._closed:
+            return
+        task = self._loop.create_task(self._load(partition))
+        self._loading[index] = task
+        task.add_done_callback(partial(self._loaded, index))
+
+    def resign(self, index: int) -> None:
+        """Let go of the groups of a partition that this broker no longer leads."""
+        task = self._loading.pop(index, None)
+        if task is not None:
+            task.cancel()
+        shard = self._shards.pop(index, None)
+        if shard is not None:
+            shard.stop(KafkaError("another broker coordinates this group", code=ErrorCode.NOT_COORDINATOR))
+
+    def close(self) -> None:
+        """Let go of everything: this broker stops."""
+        self._closed = True
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+        for index in [*self._loading, *self._shards]:
+            self.resign(index)
+
+    async def _load(self, partition: Partition) -> None:
+        core = GroupShard(group_settings(self._config, partition))
+        started_at = self._loop.time()
+        count = await load(
+            partition.log,
+            core,
+            chunk_bytes=self._config[settings.OFFSETS_LOAD_BUFFER_SIZE],
+            now_ms=lambda: int(self._loop.time() * 1000),
+        )
+        journal = Journal(
+            partition,
+            loop=self._loop,
+            appends=self._appends,
+            wall_ms=self._wall_ms,
+            settings=JournalSettings(
+                linger_ms=self._config[settings.GROUP_COORDINATOR_APPEND_LINGER_MS],
+                commit_timeout_ms=self._config[settings.OFFSETS_COMMIT_TIMEOUT_MS],
+                codec=Codec(self._config[settings.OFFSETS_TOPIC_COMPRESSION_CODEC]),
+            ),
+            on_failure=partial(self._write_failed, partition),
+        )
+        shard = LoadedShard(
+            core, journal, loop=self._loop, wall_ms=self._wall_ms, new_id=self._new_id, metrics=self._metrics
+        )
+        self._shards[partition.name.partition] = shard
+        shard.start()
+        if count:
+            took_ms = int((self._loop.time() - started_at) * 1000)
+            events.info("groups_loaded", partition=partition.name, records=count, took_ms=took_ms)
+
+    def _loaded(self, index: int, task: Task[None]) -> None:
+        if self._loading.get(index) is task:
+            del self._loading[index]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            events.error("groups_not_loaded", partition=index, cause=error)
+
+    def _write_failed(self, partition: Partition, error: KafkaError) -> None:
+        """Rebuild a shard whose memory is ahead of its log, because a write failed."""
+        index = partition.name.partition
+        events.error("groups_not_written", partition=partition.name, reason=error)
+        shard = self._shards.pop(index, None)
+        if shard is not None:
+            shard.stop(KafkaError("the decision could not be written", code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        self._loop.call_later(RELOAD_DELAY_S, self.lead, partition)
+
+    # Upkeep ---------------------------------------------------------------------------------------------------------
+
+    def topics_deleted(self, names: Collection[str]) -> None:
+        """Forget what was committed for topics that are gone."""
+        for shard in self.shards():
+            shard.write(deletion_of_topics(shard.core, names))
+
+    def _expire_later(self) -> None:
+        delay_ms = self._config[settings.OFFSETS_RETENTION_CHECK_INTERVAL_MS]
+        self._expiry_timer = self._loop.call_later(delay_ms / 1000, self._expire)
+
+    def _expire(self) -> None:
+        for shard in self.shards():
+            shard.expire_offsets()
+        self._expire_later()
+
+    def watch(self, registry: Registry) -> None:
+        """Let the metrics ask us how many groups there are."""
+        registry.ask(declared.GROUPS, self._count_groups)
+
+    def _count_groups(self) -> list[Sample]:
+        counts: dict[str, int] = {}
+        for shard in self.shards():
+            for group in shard.core.groups.values():
+                counts[group.state.value] = counts.get(group.state.value, 0) + 1
+        return [((state,), count) for state, count in counts.items()]
+
+
+def group_settings(config: BrokerConfig, partition: Partition) -> GroupSettings:
+    """Return the settings that the core of a partition's groups needs."""
+    return GroupSettings(
+        min_session_timeout_ms=config[settings.GROUP_MIN_SESSION_TIMEOUT_MS],
+        max_session_timeout_ms=config[settings.GROUP_MAX_SESSION_TIMEOUT_MS],
+        initial_rebalance_delay_ms=config[settings.GROUP_INITIAL_REBALANCE_DELAY_MS],
+        max_group_size=config[settings.GROUP_MAX_SIZE],
+        max_record_bytes=partition.log.config.max_message_bytes,
+        offset_metadata_max_bytes=config[settings.OFFSET_METADATA_MAX_BYTES],
+        offsets_retention_ms=config[settings.OFFSETS_RETENTION_MINUTES] * 60_000,
+    )

@@ -1,0 +1,237 @@
+"""One partition's groups at work: requests and timers in, records and answers out."""
+
+from __future__ import annotations
+
+from functools import partial
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final
+
+from highwater.broker.journal import record_bytes
+from highwater.broker.pending_answer import PendingAnswer
+from highwater.groups import membership, offset_commits, records
+from highwater.groups.classic.group import NEVER_MS
+from highwater.groups.classic.join import Joiner
+from highwater.groups.classic.snapshot import snapshot
+from highwater.groups.classic.sync import Syncer
+from highwater.model.errors import ErrorCode, KafkaError
+from highwater.model.log_events import EventLog
+from highwater.protocol.messages.join_group import JoinGroupResponse
+from highwater.protocol.messages.sync_group import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, TimerHandle
+    from collections.abc import Callable, Iterable, Sequence
+
+    from highwater.broker.group_metrics import GroupMetrics
+    from highwater.broker.journal import Journal
+    from highwater.groups.classic.outcome import Answer, Outcome
+    from highwater.groups.offset_commits import Committer, OffsetToCommit
+    from highwater.groups.records import GroupRecord
+    from highwater.groups.shard import GroupShard
+    from highwater.protocol.messages.heartbeat import HeartbeatRequest
+    from highwater.protocol.messages.join_group import JoinGroupRequest
+    from highwater.protocol.messages.leave_group import MemberIdentity, MemberResponse
+    from highwater.protocol.messages.sync_group import SyncGroupRequest
+
+events = EventLog("groups")
+
+STALL_MS: Final = 1_000
+"""A timer this late means that we were not running. What members sent meanwhile is read before they are blamed."""
+
+
+class LoadedShard:
+    """Drives the core of one partition, on the loop, for as long as we lead the partition."""
+
+    __slots__ = (
+        "_due",
+        "_loop",
+        "_metrics",
+        "_new_id",
+        "_stalled",
+        "_timer",
+        "_timer_at_ms",
+        "_wake_at_ms",
+        "_wall_ms",
+        "core",
+        "journal",
+    )
+
+    def __init__(
+        self,
+        core: GroupShard,
+        journal: Journal,
+        *,
+        loop: AbstractEventLoop,
+        wall_ms: Callable[[], int],
+        new_id: Callable[[], str],
+        metrics: GroupMetrics,
+    ) -> None:
+        self.core = core
+        self.journal = journal
+        self._loop = loop
+        self._wall_ms = wall_ms
+        self._new_id = new_id
+        self._metrics = metrics
+        self._due: list[tuple[int, str]] = []
+        self._wake_at_ms: dict[str, int] = {}
+        self._timer: TimerHandle | None = None
+        self._timer_at_ms = NEVER_MS
+        self._stalled = False
+
+    def start(self) -> None:
+        """Take over the groups that were loaded: their members have a session from now on to be heard from."""
+        for group_id in list(self.core.groups):
+            self._take(group_id, membership.take_over(self.core, group_id, now_ms=self._now_ms()))
+
+    def stop(self, error: KafkaError) -> None:
+        """Let go of the groups: whoever waits gets `error`, and looks for the new coordinator."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.journal.close(error)
+        for group in self.core.groups.values():
+            for member in group.members.values():
+                for ticket in (member.join_ticket, member.sync_ticket):
+                    if isinstance(ticket, PendingAnswer):
+                        ticket.refuse(error)
+
+    # Membership -----------------------------------------------------------------------------------------------------
+
+    def join(
+        self, request: JoinGroupRequest, *, version: int, client_id: str, client_host: str
+    ) -> PendingAnswer[JoinGroupResponse]:
+        """Take a JoinGroup, which may wait for the other members."""
+        ticket = PendingAnswer(_join_refusal)
+        fresh_id = f"{request.group_instance_id or client_id}-{self._new_id()}"
+        joiner = Joiner(request, version, client_id, client_host, fresh_id, ticket)
+        self._take(request.group_id, membership.join(self.core, joiner, now_ms=self._now_ms()))
+        return ticket
+
+    def sync(self, request: SyncGroupRequest) -> PendingAnswer[SyncGroupResponse]:
+        """Take a SyncGroup, which may wait for the leader's."""
+        ticket = PendingAnswer(_sync_refusal)
+        self._take(request.group_id, membership.sync(self.core, Syncer(request, ticket), now_ms=self._now_ms()))
+        return ticket
+
+    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
+        """Take a Heartbeat. A session only ever gets longer by it, so no timer has to move."""
+        return membership.heartbeat(self.core, request, now_ms=self._now_ms())
+
+    def leave(self, group_id: str, leavers: Sequence[MemberIdentity]) -> list[MemberResponse]:
+        """Take a LeaveGroup."""
+        answers, outcome = membership.leave(self.core, group_id, leavers, now_ms=self._now_ms())
+        self._take(group_id, outcome)
+        return answers
+
+    def _take(self, group_id: str, outcome: Outcome) -> None:
+        """Do what was decided about a classic group."""
+        group = self.core.groups.get(group_id)
+        for cause in outcome.causes:
+            self._metrics.rebalances(cause.kind).value += 1
+            events.info("group_rebalances", group=group_id, generation=group and group.generation, cause=cause)
+        for member_id in outcome.dropped:
+            self._metrics.dropped_members.value += 1
+            events.info("group_member_dropped", group=group_id, member=member_id, cause="did not rejoin in time")
+        if group is not None and outcome.must_store:
+            self.journal.write([records.encode(snapshot(group, wall_ms=self._wall_ms()))])
+        if outcome.answers:
+            self.journal.when_committed(partial(_release, outcome.answers))
+        if group is not None:
+            self._wake_by(group_id, group.wake_at_ms)
+
+    # Offsets --------------------------------------------------------------------------------------------------------
+
+    def commit(
+        self, committer: Committer, topics: Iterable[tuple[str, Sequence[OffsetToCommit]]], *, retention_ms: int
+    ) -> list[list[ErrorCode]]:
+        """Commit offsets; return an error for each partition of each topic, in the order given."""
+        decided = offset_commits.decide_commit(
+            self.core,
+            committer,
+            topics,
+            now_ms=self._now_ms(),
+            wall_ms=self._wall_ms(),
+            retention_ms=retention_ms,
+        )
+        encoded = [records.encode(record) for record in decided.records]
+        if sum(map(record_bytes, encoded)) > self.journal.max_batch_bytes:
+            raise KafkaError("too much to commit at once", code=ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+        self.journal.write(encoded)
+        self._apply(decided.records)
+        return decided.errors
+
+    def write(self, decided: Iterable[GroupRecord]) -> int:
+        """Write and apply what was decided elsewhere (tombstones); return how many records that was."""
+        all_of_it = tuple(decided)
+        self.journal.write(map(records.encode, all_of_it))
+        self._apply(all_of_it)
+        return len(all_of_it)
+
+    def expire_offsets(self) -> None:
+        """Write the tombstones of what nobody needs any more."""
+        count = self.write(offset_commits.expired(self.core, wall_ms=self._wall_ms()))
+        if count:
+            self._metrics.expired_records.value += count
+            events.info("offsets_expired", partition=self.journal.partition.name, records=count)
+
+    def _apply(self, decided: Iterable[GroupRecord]) -> None:
+        now_ms = self._now_ms()
+        for record in decided:
+            self.core.apply(record, now_ms=now_ms)
+
+    # Time -----------------------------------------------------------------------------------------------------------
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    def _wake_by(self, group_id: str, deadline_ms: int) -> None:
+        if deadline_ms >= self._wake_at_ms.get(group_id, NEVER_MS):
+            return
+        self._wake_at_ms[group_id] = deadline_ms
+        heappush(self._due, (deadline_ms, group_id))
+        self._arm()
+
+    def _arm(self) -> None:
+        earliest_ms = self._due[0][0] if self._due else NEVER_MS
+        if self._timer is not None:
+            if self._timer_at_ms <= earliest_ms:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if earliest_ms < NEVER_MS:
+            self._timer_at_ms = earliest_ms
+            self._timer = self._loop.call_at(earliest_ms / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now_ms = self._now_ms()
+        if now_ms - self._timer_at_ms > STALL_MS and not self._stalled:
+            self._stalled = True
+            events.warning("loop_stalled", late_ms=now_ms - self._timer_at_ms)
+            self._timer_at_ms = now_ms
+            self._timer = self._loop.call_later(STALL_MS / 1000, self._on_timer)
+            return
+        self._stalled = False
+        while self._due and self._due[0][0] <= now_ms:
+            deadline_ms, group_id = heappop(self._due)
+            if self._wake_at_ms.get(group_id) == deadline_ms:
+                del self._wake_at_ms[group_id]
+                self._take(group_id, membership.tick(self.core, group_id, now_ms=now_ms))
+        self._arm()
+
+
+def _release(answers: list[Answer], error: KafkaError | None) -> None:
+    for ticket, response in answers:
+        assert isinstance(ticket, PendingAnswer)
+        if error is None:
+            ticket.resolve(response)
+        else:
+            ticket.refuse(error)
+
+
+def _join_refusal(error: ErrorCode) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=error)
+
+
+def _sync_refusal(error: ErrorCode) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=error)
