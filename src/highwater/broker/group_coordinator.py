@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -86,6 +87,11 @@ class GroupCoordinator:
     def is_loading(self) -> bool:
         """Whether some groups are not there yet."""
         return bool(self._loading)
+
+    async def until_loaded(self) -> None:
+        """Wait for the partitions that load now."""
+        if self._loading:
+            await asyncio.wait(self._loading.values())
 
     # Leadership -----------------------------------------------------------------------------------------------------
 

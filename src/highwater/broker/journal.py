@@ -143,9 +143,7 @@ class Journal:
         if self._batch and self._flush_handle is None:
             linger_ms = self._settings.linger_ms
             self._flush_handle = (
-                self._loop.call_later(linger_ms / 1000, self._flush)
-                if linger_ms
-                else self._loop.call_soon(self._flush)
+                self._loop.call_later(linger_ms / 1000, self._flush) if linger_ms else self._loop.call_soon(self._flush)
             )
 
     def when_committed(self, done: Done) -> None:
@@ -183,14 +181,8 @@ class Journal:
         self._batches, self._batch, self._batch_bytes = [], [], HEADER_BYTES
         waiting, self._waiting = self._waiting, []
         flight = _Flight(self, waiting)
-        receipt = _Receipt()
         try:
-            end_offset = self._stage(batches, receipt)
-            self._appends.finish()
-            if receipt.error_code:
-                raise KafkaError(
-                    f"{self.partition.name} cannot be written", code=ErrorCode(receipt.error_code)
-                )
+            end_offset = self._write(batches)
         except KafkaError as error:
             flight.end(_as_coordinators_error(error))
             self._on_failure(error)
@@ -201,23 +193,26 @@ class Journal:
         self._flights.append(flight)
         flight.timer = self._loop.call_later(self._settings.commit_timeout_ms / 1000, flight.time_is_up)
 
-    def _stage(self, batches: list[list[KeyAndValue]], receipt: _Receipt) -> Offset:
-        """Stage the batches and return the offset after the last of them."""
+    def _write(self, batches: list[list[KeyAndValue]]) -> Offset:
+        """Write the batches and return the offset after the last of them."""
+        self.partition.check_enough_replicas()
+        receipt = _Receipt()
         wall_ms = self._wall_ms()
         end_offset = Offset(0)
         for records in batches:
             batch = build_batch(numbered(records, timestamp_ms=wall_ms), codec=self._settings.codec)
             staged = self.partition.stage(memoryview(batch), now_ms=wall_ms, receipt=receipt)
             end_offset = Offset(staged.last_offset + 1)
+        self._appends.finish()
+        if receipt.error_code:
+            raise KafkaError(f"{self.partition.name} cannot be written", code=ErrorCode(receipt.error_code))
         return end_offset
 
 
 def _as_coordinators_error(error: KafkaError) -> KafkaError:
     """Return what clients of a coordinator understand: find it anew when its disk failed, else ask again later."""
     failed = error.code in {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER}
-    return KafkaError(
-        error.message, code=ErrorCode.NOT_COORDINATOR if failed else ErrorCode.COORDINATOR_NOT_AVAILABLE
-    )
+    return KafkaError(error.message, code=ErrorCode.NOT_COORDINATOR if failed else ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 def record_bytes(record: KeyAndValue) -> int:
