@@ -10,15 +10,23 @@ from typing import TYPE_CHECKING, Final
 
 from highwater.broker.appends import Appends
 from highwater.broker.broker import Broker
+from highwater.broker.changes import Changes
+from highwater.broker.cluster import join_alone
+from highwater.broker.config_admin import ConfigAdmin
 from highwater.broker.fetch_sessions import FetchSessions
 from highwater.broker.log_syncer import LogSyncer
 from highwater.broker.partitions import Partitions
+from highwater.broker.producer_ids import ProducerIds
 from highwater.broker.replicas import Replicas
+from highwater.broker.topic_admin import TopicAdmin
+from highwater.broker.topic_store import TopicStore
 from highwater.broker.topics import Topics
 from highwater.broker.upkeep import Upkeep
 from highwater.config.settings import network, node
+from highwater.coordination.embedded import FILE_NAME, EmbeddedCoordination
+from highwater.coordination.port import StoreFailed
 from highwater.metrics.registry import Registry
-from highwater.model.errors import StorageError
+from highwater.model.errors import KafkaError, StorageError
 from highwater.model.ids import BrokerId
 from highwater.model.log_events import EventLog
 from highwater.security.authorizer import AllowAll
@@ -53,6 +61,8 @@ class Node:
         self._server = Server(loop, config, self._registry)
         self._log_dirs: list[LogDir] = []
         self._partitions = Partitions()
+        self._changes = Changes()
+        self._store: EmbeddedCoordination | None = None
         self._upkeep: Upkeep | None = None
         self._endpoints: tuple[Endpoint, ...] = ()
         self.broker_id = BrokerId(config[node.BROKER_ID])
@@ -66,7 +76,11 @@ class Node:
         """Take the addresses, lock the data, load it, serve. Raises CannotStart with nothing changed on the disk."""
         self._endpoints = self._bind()
         self._log_dirs = self._lock_log_dirs()
-        broker = self._build()
+        self._store = self._open_store()
+        try:
+            broker = await self._build(self._store)
+        except KafkaError as error:
+            raise CannotStart(str(error)) from error
         for log_dir in self._log_dirs:
             log_dir.serving()
         assert self._upkeep is not None
@@ -76,8 +90,18 @@ class Node:
     async def stop(self) -> None:
         """Stop serving, then leave the data such that the next start can trust it."""
         self._server.stop()
+        await self._changes.finish()
         if self._upkeep is not None:
             self._upkeep.stop()
+            await self._close_logs(self._upkeep)
+        else:
+            for log_dir in self._log_dirs:
+                log_dir.close(clean=log_dir.was_stopped_cleanly)
+        if self._store is not None:
+            await self._store.close()
+        self._executor.shutdown(wait=True)
+
+    async def _close_logs(self, upkeep: Upkeep) -> None:
         closed_well = {log_dir.path: True for log_dir in self._log_dirs}
         for partition in self._partitions:
             try:
@@ -85,13 +109,9 @@ class Node:
             except StorageError as error:
                 closed_well[partition.log.directory.parent] = False
                 events.error("log_not_closed", partition=partition.name, reason=str(error))
-        if self._upkeep is not None:
-            await self._upkeep.checkpoint_recovery_points()
-            await self._upkeep.checkpoint_log_starts()
-            await self._upkeep.checkpoint_high_watermarks()
+        await upkeep.checkpoint_all()
         for log_dir in self._log_dirs:
-            log_dir.close(clean=self._upkeep is not None and closed_well[log_dir.path])
-        self._executor.shutdown(wait=True)
+            log_dir.close(clean=closed_well[log_dir.path])
 
     def _bind(self) -> tuple[Endpoint, ...]:
         for endpoint in self._config.endpoints:
@@ -109,15 +129,27 @@ class Node:
             try:
                 log_dirs.append(LogDir.open(files, Path(text).absolute()))
             except StorageError as error:
-                for taken in log_dirs:
-                    taken.close(clean=taken.was_stopped_cleanly)
+                self._log_dirs = log_dirs
                 raise CannotStart(str(error)) from error
         return log_dirs
 
-    def _build(self) -> Broker:
-        loop, config, partitions = self._loop, self._config, self._partitions
+    def _open_store(self) -> EmbeddedCoordination:
+        try:
+            return EmbeddedCoordination.open(self._log_dirs[0].path / FILE_NAME)
+        except StoreFailed as error:
+            raise CannotStart(str(error)) from error
+
+    async def _build(self, store: EmbeddedCoordination) -> Broker:
+        loop, config, partitions, changes = self._loop, self._config, self._partitions, self._changes
+        cluster = await join_alone(
+            store,
+            self.broker_id,
+            self._endpoints,
+            rack=config[node.BROKER_RACK],
+            now_ms=_now_ms(),
+            random_bytes=secrets.token_bytes,
+        )
         appends = Appends(loop)
-        syncer = LogSyncer(loop, self._executor)
         replicas = Replicas(
             loop,
             self._executor,
@@ -125,18 +157,45 @@ class Node:
             log_dirs=self._log_dirs,
             partitions=partitions,
             appends=appends,
-            syncer=syncer,
+            syncer=LogSyncer(loop, self._executor),
             now_ms=_now_ms,
         )
+        topics, topic_store = Topics(), TopicStore(store, config)
+        config_admin = ConfigAdmin(
+            self.broker_id,
+            config,
+            store=store,
+            topics=topics,
+            topic_store=topic_store,
+            replicas=replicas,
+            changes=changes,
+        )
+        topic_admin = TopicAdmin(
+            self.broker_id,
+            config,
+            cluster=cluster,
+            topics=topics,
+            store=topic_store,
+            replicas=replicas,
+            changes=changes,
+            random_bytes=secrets.token_bytes,
+        )
+        await config_admin.start()
+        await topic_admin.start()
         self._upkeep = Upkeep(loop, self._executor, config, partitions=partitions, replicas=replicas, now_ms=_now_ms)
         return Broker(
+            id=self.broker_id,
             loop=loop,
-            config=config,
             disk_threads=self._executor,
             now_ms=_now_ms,
+            config=config,
             metrics=self._registry,
             authorizer=AllowAll(),
-            topics=Topics(),
+            cluster=cluster,
+            topics=topics,
+            topic_admin=topic_admin,
+            config_admin=config_admin,
+            producer_ids=ProducerIds(store, self.broker_id),
             partitions=partitions,
             replicas=replicas,
             appends=appends,
@@ -146,6 +205,7 @@ class Node:
                 new_id=lambda: secrets.randbelow(2**31 - 1) + 1,
                 now=loop.time,
             ),
+            fetch_max_bytes=config[network.FETCH_MAX_BYTES],
         )
 
 

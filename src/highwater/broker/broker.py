@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from highwater.config.settings import network
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -12,57 +11,38 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from highwater.broker.appends import Appends
+    from highwater.broker.cluster import Cluster
+    from highwater.broker.config_admin import ConfigAdmin
     from highwater.broker.fetch_sessions import FetchSessions
     from highwater.broker.partitions import Partitions
+    from highwater.broker.producer_ids import ProducerIds
     from highwater.broker.replicas import Replicas
+    from highwater.broker.topic_admin import TopicAdmin
     from highwater.broker.topics import Topics
     from highwater.config.broker_config import BrokerConfig
     from highwater.metrics.registry import Registry
+    from highwater.model.ids import BrokerId
     from highwater.security.authorizer import Authorizer
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class Broker:
     """The parts of a running broker. It decides nothing: each part owns its own state."""
 
-    __slots__ = (
-        "appends",
-        "authorizer",
-        "config",
-        "disk_threads",
-        "fetch_max_bytes",
-        "fetch_sessions",
-        "loop",
-        "metrics",
-        "now_ms",
-        "partitions",
-        "replicas",
-        "topics",
-    )
-
-    def __init__(
-        self,
-        *,
-        loop: AbstractEventLoop,
-        config: BrokerConfig,
-        disk_threads: Executor,
-        now_ms: Callable[[], int],
-        metrics: Registry,
-        authorizer: Authorizer,
-        topics: Topics,
-        partitions: Partitions,
-        replicas: Replicas,
-        appends: Appends,
-        fetch_sessions: FetchSessions,
-    ) -> None:
-        self.loop = loop
-        self.config = config
-        self.disk_threads = disk_threads
-        self.now_ms = now_ms
-        self.metrics = metrics
-        self.authorizer = authorizer
-        self.topics = topics
-        self.partitions = partitions
-        self.replicas = replicas
-        self.appends = appends
-        self.fetch_sessions = fetch_sessions
-        self.fetch_max_bytes = config[network.FETCH_MAX_BYTES]
+    id: BrokerId
+    loop: AbstractEventLoop
+    disk_threads: Executor
+    now_ms: Callable[[], int]
+    config: BrokerConfig
+    metrics: Registry
+    authorizer: Authorizer
+    cluster: Cluster
+    topics: Topics
+    topic_admin: TopicAdmin
+    config_admin: ConfigAdmin
+    producer_ids: ProducerIds
+    partitions: Partitions
+    replicas: Replicas
+    appends: Appends
+    fetch_sessions: FetchSessions
+    fetch_max_bytes: int

@@ -128,6 +128,12 @@ class Upkeep:
         """Say what was committed."""
         await self._checkpoint(checkpoints.HIGH_WATERMARKS, lambda partition: partition.high_watermark)
 
+    async def checkpoint_all(self) -> None:
+        """Write every checkpoint."""
+        await self.checkpoint_recovery_points()
+        await self.checkpoint_log_starts()
+        await self.checkpoint_high_watermarks()
+
     async def _checkpoint(self, file_name: str, read: Callable[[Partition], int]) -> None:
         by_dir: dict[object, dict[TopicPartition, int]] = {log_dir.path: {} for log_dir in self._replicas.log_dirs}
         async for partition in self._some_at_a_time():
