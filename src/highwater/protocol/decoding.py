@@ -42,7 +42,6 @@ _SCOPE: Final[dict[str, Any]] = {
     "rest_of_varint": wire.rest_of_varint,
     "skip_tagged_fields": wire.skip_tagged_fields,
     "unexpected_null": wire.unexpected_null,
-    "unpack_from": struct.unpack_from,
     "wrong_tag_size": wire.wrong_tag_size,
 }
 
@@ -188,7 +187,8 @@ class _DecoderWriter:
     def _read_fixed_elements(self, element: Fixed, target: str) -> None:
         self._line(f"stop = position + size * {element.size}")
         if len(element.code) == 1:
-            self._line(f'{target} = list(unpack_from(f">{{size}}{element.code}", buffer, position))')
+            unpack = self._source.array_method("unpack_from", element.code)
+            self._line(f"{target} = list({unpack}[size](buffer, position))")
         else:
             pieces = f"buffer[start:start + {element.size}].tobytes()"
             self._line(f"{target} = [{pieces} for start in range(position, stop, {element.size})]")

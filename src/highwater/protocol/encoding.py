@@ -4,7 +4,6 @@ The function collects small pieces and joins them once. Record batches that are 
 as they are, between the joined pieces, so that they can be sent without being read.
 """
 
-import struct
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -15,7 +14,6 @@ from highwater.protocol.source import Source
 _SCOPE: Final[dict[str, Any]] = {
     "BYTES_LIKE": frozenset({bytes, bytearray, memoryview}),
     "SHORT_VARINT": wire.SHORT_VARINT,
-    "pack": struct.pack,
     "tagged_field_header": wire.tagged_field_header,
     "varint": wire.varint,
 }
@@ -54,12 +52,12 @@ class _EncoderWriter:
     def flush(self) -> None:
         """Write out the fixed-size values that are waiting for it."""
         if self._run:
-            self._line(f"put({self._packed_run()})")
+            self._line(f"put({self._packed(self._run)})")
             self._run = []
 
-    def _packed_run(self) -> str:
-        codes = "".join(code for code, _ in self._run)
-        values = [value for code, value in self._run if code != "x"]
+    def _packed(self, run: list[tuple[str, str]]) -> str:
+        codes = "".join(code for code, _ in run)
+        values = [value for code, value in run if code != "x"]
         match codes:
             case "x":
                 return "SHORT_VARINT[0]"
@@ -94,20 +92,19 @@ class _EncoderWriter:
                 self._line(f"{it} = {value}")
                 self.write_struct(cls, it)
 
-    def _write_length(self, length: str, inflexible_code: str, *, null: str | None) -> None:
+    def _write_length(self, length: str, inflexible_code: str, *, null: str | None, often_large: bool = False) -> None:
         """Write a length or count; `null`, if given, is the condition under which it says that nothing follows."""
         if not self._flexible:
             self._run.append((inflexible_code, f"-1 if {null} else {length}" if null else length))
             self.flush()
             return
         self._line(f"size = 0 if {null} else {length} + 1" if null else f"size = {length} + 1")
-        if not self._run:
-            self._line("put(SHORT_VARINT[size] if size < 128 else varint(size))")
-            return
-        long = f"{self._packed_run()} + varint(size)"
-        self._run.append(("B", "size"))
-        self._line(f"put({self._packed_run()} if size < 128 else {long})")
-        self._run = []
+        waiting, self._run = self._run, []
+        packed = f"{self._packed(waiting)} + varint(size)" if waiting else "varint(size)"
+        if often_large:  # 16 KB to 2 MB: worth packing in line, a call takes as long as all the rest
+            three_bytes = [("B", "size & 127 | 128"), ("B", "size >> 7 & 127 | 128"), ("B", "size >> 14")]
+            packed = f"{self._packed([*waiting, *three_bytes])} if 1 << 14 <= size < 1 << 21 else {packed}"
+        self._line(f"put({self._packed([*waiting, ('B', 'size')])} if size < 128 else {packed})")
 
     def _write_text(self, value: str, *, nullable: bool) -> None:
         if nullable:
@@ -120,7 +117,7 @@ class _EncoderWriter:
 
     def _write_blob(self, value: str, *, in_place: bool, nullable: bool) -> None:
         self._line(f"blob = {value}")
-        self._write_length("len(blob)", "i", null="blob is None" if nullable else None)
+        self._write_length("len(blob)", "i", null="blob is None" if nullable else None, often_large=in_place)
         with self._source.block("if blob:"):
             if not in_place:
                 self._line("put(blob)")
@@ -139,7 +136,7 @@ class _EncoderWriter:
         with self._source.block(f"if {items}:"):
             match element:
                 case Fixed(code=code) if len(code) == 1:
-                    self._line(f'put(pack(f">{{len({items})}}{code}", *{items}))')
+                    self._line(f"put({self._source.array_method('pack', code)}[len({items})](*{items}))")
                 case Fixed():
                     self._line(f"out += {items}")
                 case _:
@@ -172,7 +169,10 @@ class _EncoderWriter:
         fields = sorted(fields, key=lambda field: field.tag or 0)
         worth_sending = {field: self._differs_from_default(field, f"{it}.{field.name}") for field in fields}
         count = self._fresh_name("tagged")
-        self._line(f"{count} = " + " + ".join(f"({test})" for test in worth_sending.values()))
+        self._line(f"{count} = 0")
+        for test in worth_sending.values():
+            with self._source.block(f"if {test}:"):
+                self._line(f"{count} += 1")
         self._run.append(("B", count))
         self.flush()
         with self._source.block(f"if {count}:"):

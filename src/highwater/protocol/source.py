@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from highwater.protocol.wire import ByCount
+
 
 class Source:
     """Lines of one function, indented as they are nested, and the scope that it is executed in."""
@@ -39,6 +41,13 @@ class Source:
         name = f"{method}_{codes.replace('?', 'bool')}"
         if name not in self.scope:
             self.scope[name] = getattr(struct.Struct(f">{codes}"), method)
+        return name
+
+    def array_method(self, method: str, code: str) -> str:
+        """Return a name for a mapping from a count to pack or unpack_from of so many values with this code."""
+        name = f"{method}_many_{code.replace('?', 'bool')}"
+        if name not in self.scope:
+            self.scope[name] = ByCount(method, code)
         return name
 
     def compiled(self, name: str, origin: str) -> Callable[..., Any]:

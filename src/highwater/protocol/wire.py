@@ -4,16 +4,20 @@ A value that cannot be read is a ValueError here; the decoder that meets it adds
 MalformedFrame.
 """
 
-from typing import Final
+import struct
+from collections.abc import Callable
+from typing import Any, Final
 
 SHORT_VARINT: Final = tuple(bytes([number]) for number in range(128))
 """The unsigned varints of one byte, by their value."""
 
-_LONGEST_VARINT_BYTES: Final = 5
-
 
 def varint(number: int) -> bytes:
     """Return `number`, which is not negative, as an unsigned varint: seven bits a byte, lowest first."""
+    if 1 << 7 <= number < 1 << 14:
+        return bytes((number & 127 | 128, number >> 7))
+    if 1 << 14 <= number < 1 << 21:
+        return bytes((number & 127 | 128, number >> 7 & 127 | 128, number >> 14))
     encoded = bytearray()
     while number > 127:
         encoded.append(number & 127 | 128)
@@ -22,15 +26,40 @@ def varint(number: int) -> bytes:
     return bytes(encoded)
 
 
+class ByCount(dict[int, Callable[..., Any]]):
+    """`pack` or `unpack_from` for any number of values of one struct code; those for small numbers are kept."""
+
+    _LARGEST_KEPT: Final = 32
+
+    def __init__(self, method: str, code: str) -> None:
+        super().__init__()
+        self._method = method
+        self._code = code
+
+    def __missing__(self, count: int) -> Callable[..., Any]:
+        function: Callable[..., Any] = getattr(struct.Struct(f">{count}{self._code}"), self._method)
+        if count <= self._LARGEST_KEPT:
+            self[count] = function
+        return function
+
+
 def rest_of_varint(buffer: memoryview, position: int, first: int) -> tuple[int, int]:
     """Return the varint whose first byte, just before `position`, says that it goes on; and where it ends."""
-    number = first & 127
-    for shift in range(7, 7 * _LONGEST_VARINT_BYTES, 7):
-        byte = buffer[position]
-        position += 1
-        number |= (byte & 127) << shift
-        if byte < 128:
-            return number, position
+    second = buffer[position]
+    number = first & 127 | (second & 127) << 7
+    if second < 128:
+        return number, position + 1
+    third = buffer[position + 1]
+    number |= (third & 127) << 14
+    if third < 128:
+        return number, position + 2
+    fourth = buffer[position + 2]
+    number |= (fourth & 127) << 21
+    if fourth < 128:
+        return number, position + 3
+    fifth = buffer[position + 3]
+    if fifth < 128:
+        return number | fifth << 28, position + 4
     raise ValueError("a varint of more than five bytes")
 
 
