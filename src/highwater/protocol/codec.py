@@ -42,7 +42,8 @@ _ENCODERS: Final[dict[tuple[type[Message], int], Callable[[Any, list[Part]], Non
 def decoder(cls: type[MessageT], version: int) -> Callable[[memoryview, int], tuple[MessageT, int]]:
     """Return the function that reads `version` of `cls` at a position of a frame, and says where the message ends.
 
-    On bytes that are not such a message the function raises MalformedFrame, and nothing else.
+    On bytes that are not such a message the function raises MalformedFrame, and nothing else. What follows the message
+    is the caller's affair; in a request it should be let pass, since librdkafka adds a few zeros to some of its own.
     """
     compiled = _DECODERS.get((cls, version))
     if compiled is None:
