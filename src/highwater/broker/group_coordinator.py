@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from highwater.broker.group_loading import load
 from highwater.broker.group_shard import LoadedShard
 from highwater.broker.journal import Journal, JournalSettings
+from highwater.broker.topics import OFFSETS_TOPIC
 from highwater.config.settings import groups as settings
 from highwater.groups.offset_commits import deletion_of_topics
 from highwater.groups.partitioner import partition_for
@@ -21,17 +22,17 @@ from highwater.protocol.records.compression import Codec
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Task, TimerHandle
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Iterator
 
     from highwater.broker.appends import Appends
     from highwater.broker.group_metrics import GroupMetrics
     from highwater.broker.partition import Partition
+    from highwater.broker.topics import Topics
     from highwater.config.broker_config import BrokerConfig
     from highwater.metrics.registry import Registry, Sample
 
 events = EventLog("groups")
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 RELOAD_DELAY_S: Final = 1.0
 """After a write failed: a full disk must not have us read the same log over and over."""
 
@@ -48,7 +49,7 @@ class GroupCoordinator:
         wall_ms: Callable[[], int],
         new_id: Callable[[], str],
         metrics: GroupMetrics,
-        partition_count: Callable[[], int],
+        topics: Topics,
     ) -> None:
         self._loop = loop
         self._config = config
@@ -56,7 +57,8 @@ class GroupCoordinator:
         self._wall_ms = wall_ms
         self._new_id = new_id
         self._metrics = metrics
-        self._partition_count = partition_count
+        self._topics = topics
+        topics.watch(self.topic_changed)
         self._shards: dict[int, LoadedShard] = {}
         self._loading: dict[int, Task[None]] = {}
         self._expiry_timer: TimerHandle | None = None
@@ -67,7 +69,10 @@ class GroupCoordinator:
 
     def partition_of(self, group_id: str) -> int:
         """Return the partition of the offsets topic whose leader coordinates the group."""
-        return partition_for(group_id, self._partition_count())
+        topic = self._topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            return partition_for(group_id, self._config[settings.OFFSETS_TOPIC_NUM_PARTITIONS])
+        return partition_for(group_id, len(topic.partitions))
 
     def shard_of(self, group_id: str) -> LoadedShard:
         """Return where the group is, or raise what its members should do instead of asking us."""
@@ -168,10 +173,12 @@ class GroupCoordinator:
 
     # Upkeep ---------------------------------------------------------------------------------------------------------
 
-    def topics_deleted(self, names: Collection[str]) -> None:
-        """Forget what was committed for topics that are gone."""
+    def topic_changed(self, name: str) -> None:
+        """Take note of a topic that came, grew or went; what was committed for one that is gone goes too."""
+        if name in self._topics:
+            return
         for shard in self.shards():
-            shard.write(deletion_of_topics(shard.core, names))
+            shard.write(deletion_of_topics(shard.core, [name]))
 
     def _expire_later(self) -> None:
         delay_ms = self._config[settings.OFFSETS_RETENTION_CHECK_INTERVAL_MS]

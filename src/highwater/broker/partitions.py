@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.ids import TopicPartition
@@ -13,14 +13,29 @@ if TYPE_CHECKING:
     from highwater.broker.partition import Partition
 
 
+class Leadership(Protocol):
+    """Whoever coordinates by the partitions of an internal topic: each partition's leader has a share of the work."""
+
+    def lead(self, partition: Partition) -> None:
+        """Begin with this partition's share."""
+
+    def resign(self, index: int) -> None:
+        """Let go of it."""
+
+
 class Partitions:
     """A lookup table; what is in it is led by this broker."""
 
-    __slots__ = ("_by_name", "_offline")
+    __slots__ = ("_by_name", "_leaderships", "_offline")
 
     def __init__(self) -> None:
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._offline: dict[tuple[str, int], str] = {}
+        self._leaderships: dict[str, Leadership] = {}
+
+    def tell(self, topic: str, leadership: Leadership) -> None:
+        """From now on, tell `leadership` which partitions of `topic` come and go."""
+        self._leaderships[topic] = leadership
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(list(self._by_name.values()))
@@ -50,13 +65,23 @@ class Partitions:
         """Serve a partition."""
         self._by_name[partition.name] = partition
         self._offline.pop(partition.name, None)
+        leadership = self._leaderships.get(partition.name.topic)
+        if leadership is not None:
+            leadership.lead(partition)
 
     def remove(self, name: TopicPartition) -> Partition | None:
         """Serve a partition no longer; return it if it was there."""
         self._offline.pop(name, None)
-        return self._by_name.pop(name, None)
+        return self._take_out(name)
 
     def take_offline(self, name: TopicPartition, reason: str) -> None:
         """Answer KAFKA_STORAGE_ERROR for this partition from now on."""
-        self._by_name.pop(name, None)
+        self._take_out(name)
         self._offline[name] = reason
+
+    def _take_out(self, name: TopicPartition) -> Partition | None:
+        partition = self._by_name.pop(name, None)
+        leadership = self._leaderships.get(name.topic)
+        if partition is not None and leadership is not None:
+            leadership.resign(name.partition)
+        return partition

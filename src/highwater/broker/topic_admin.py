@@ -133,6 +133,7 @@ class TopicAdmin:
             return
         topic.partitions += await self._store.grow(topic, added, self._cluster.controller_epoch)
         await self._serve(topic, range(before, total))
+        self._topics.changed(name)
         events.info("topic_grown", topic=name, partitions=total)
 
     async def _delete_named(self, name: str) -> None:

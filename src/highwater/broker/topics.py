@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from highwater.model.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from highwater.config.topic_settings import TopicSettings
 
@@ -68,11 +68,19 @@ class Topic:
 class Topics:
     """What this broker knows of the cluster's topics; both lookups are one step."""
 
-    __slots__ = ("_by_id", "_by_name")
+    __slots__ = ("_by_id", "_by_name", "_watchers")
 
     def __init__(self) -> None:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[TopicId, Topic] = {}
+        self._watchers: list[Callable[[str], None]] = []
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def watch(self, on_change: Callable[[str], None]) -> None:
+        """Call `on_change` with the name of every topic that came, grew or went."""
+        self._watchers.append(on_change)
 
     def __iter__(self) -> Iterator[Topic]:
         """Go over all topics in the order of their names."""
@@ -105,11 +113,18 @@ class Topics:
         assert topic.name not in self._by_name, f"{topic.name} is known already"
         self._by_name[topic.name] = topic
         self._by_id[topic.id] = topic
+        self.changed(topic.name)
+
+    def changed(self, name: str) -> None:
+        """Tell those who watch that a topic is not what it was."""
+        for on_change in self._watchers:
+            on_change(name)
 
     def remove(self, topic: Topic) -> None:
         """Know a topic no longer."""
         del self._by_name[topic.name]
         del self._by_id[topic.id]
+        self.changed(topic.name)
 
     def clashing_with(self, name: str) -> str | None:
         """Return a topic whose name differs from `name` in `.` and `_` only: metrics cannot tell the two apart."""

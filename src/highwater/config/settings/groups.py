@@ -116,8 +116,9 @@ GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS: Final = Setting(
 GROUP_COORDINATOR_APPEND_LINGER_MS: Final = Setting(
     name="group.coordinator.append.linger.ms",
     parse=milliseconds(at_most=INT32_MAX),
-    default=5,
-    doc="How long a group's changes may wait to be written together with others.",
+    default=0,
+    doc="How long a group's changes may wait to be written together with others. With 0 those of one turn of the event "
+    "loop are; Apache Kafka waits 5 ms, and so does everyone who commits.",
 )
 
 OFFSET_METADATA_MAX_BYTES: Final = Setting(

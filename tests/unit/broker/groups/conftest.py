@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from highwater.broker.appends import Appends
-from highwater.broker.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
+from highwater.broker.group_coordinator import GroupCoordinator
 from highwater.broker.group_metrics import GroupMetrics
 from highwater.broker.partition import Partition
+from highwater.broker.topics import OFFSETS_TOPIC, Topic, Topics
 from highwater.config.broker_config import BrokerConfig
+from highwater.config.topic_settings import TopicSettings
 from highwater.metrics.registry import Registry
-from highwater.model.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition
+from highwater.model.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from highwater.storage.files import OsFiles
 from highwater.storage.log import Log
 from highwater.storage.log_config import LogConfig
@@ -58,8 +60,9 @@ class Fixture:
     def __init__(self, loop: asyncio.AbstractEventLoop, directory: Path, settings: dict[str, str]) -> None:
         self.loop = loop
         self.directory = directory / f"{OFFSETS_TOPIC}-0"
-        self.config = BrokerConfig({"group.coordinator.append.linger.ms": "0", **settings})
+        self.config = BrokerConfig({"offsets.topic.num.partitions": "1", **settings})
         self.registry = Registry()
+        self.topics = Topics()
         self._ids = itertools.count(1)
         self.start()
 
@@ -83,9 +86,14 @@ class Fixture:
             wall_ms=self.wall_ms,
             new_id=lambda: str(next(self._ids)),
             metrics=GroupMetrics(self.registry),
-            partition_count=lambda: 1,
+            topics=self.topics,
         )
         self.coordinator.lead(self.partition)
+
+    def add_topic(self, name: str) -> Topic:
+        topic = Topic(name, TopicId(name.encode().ljust(16)), [], {}, TopicSettings.resolve(self.config, {}))
+        self.topics.put(topic)
+        return topic
 
     async def ready(self) -> None:
         await self.coordinator.until_loaded()

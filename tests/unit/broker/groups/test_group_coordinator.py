@@ -198,8 +198,9 @@ def test_offsets_expire_and_stay_expired(run: Run) -> None:
 
 def test_offsets_of_a_deleted_topic_go_with_it(run: Run) -> None:
     async def scenario(fixture: Fixture) -> None:
+        leaves = fixture.add_topic("leaves")
         commit(fixture, 5)
-        fixture.coordinator.topics_deleted(["leaves"])
+        fixture.topics.remove(leaves)
         await settled(fixture)
         assert committed_offset(fixture) is None
         await fixture.restart()
