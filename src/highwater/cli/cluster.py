@@ -76,7 +76,8 @@ class Cluster:
     def _settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         self._require_reachable()
         # librdkafka tells its troubles on stderr by itself; ours arrive as errors of calls, in our own words.
-        return {"bootstrap.servers": self.bootstrap, "log_level": 0, "error_cb": lambda _: None, **settings}
+        defaults = {"bootstrap.servers": self.bootstrap, "client.id": "highwater-cli"}
+        return {**defaults, "log_level": 0, "error_cb": lambda _: None, **settings}
 
     def _require_reachable(self) -> None:
         """Fail at once when nothing listens; librdkafka would go on trying until a time-out."""

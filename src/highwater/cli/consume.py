@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from highwater.cli.options import AsJson, ClientSettings, ClusterOption, Partitions, TopicArgument, key_values
-from highwater.cli.positions import HELP, Position, parse_position
+from highwater.cli.positions import StartOption
 from highwater.cli.reader import Reader
 from highwater.cli.record_text import as_details, as_document
 
@@ -40,10 +40,7 @@ def consume(
     topic: TopicArgument,
     *,
     cluster: ClusterOption,
-    start: Annotated[
-        Position,
-        typer.Option("--from", parser=parse_position, metavar="POSITION", help=f"Where to start: {HELP}."),
-    ] = "earliest",  # type: ignore[assignment] # typer parses the default as if it were typed
+    start: StartOption,
     partitions: Partitions = None,
     follow: Annotated[bool, typer.Option("--follow/--exit-at-end", help="At the end, wait for more, or stop.")] = True,
     max_messages: Annotated[int | None, typer.Option("--max-messages", "-c", min=1, help="Stop after so many.")] = None,

@@ -16,6 +16,13 @@ NO_ANSWER: Final = "the broker did not answer in time; look at its log, or try a
 LOST: Final = "the connection to the broker was lost; is it still running?"
 UNREACHABLE: Final = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE"})
 UNANSWERED: Final = frozenset({"_TIMED_OUT", "_MSG_TIMED_OUT", "_TIMED_OUT_QUEUE"})
+ADVICE: Final = {
+    "NON_EMPTY_GROUP": "stop its members first",
+    "MSG_SIZE_TOO_LARGE": "the client's message.max.bytes and the topic's max.message.bytes set the limit",
+    "NOT_ENOUGH_REPLICAS": "too few replicas are in sync; `highwater topic describe` shows them",
+    "UNSUPPORTED_VERSION": "this broker does not offer it",
+    "_UNSUPPORTED_FEATURE": "this broker does not offer it",
+}
 
 
 class CommandFailed(typer.TyperException):
@@ -50,6 +57,8 @@ def meaning(error: KafkaError) -> str:
     if name in UNANSWERED:
         return NO_ANSWER
     text = str(error.str() or name).rstrip(".")
+    if name in ADVICE:
+        return f"{text} ({name}); {ADVICE[name]}"
     if name == "_INVALID_ARG":
         return f"the client library refuses this: {text}"
     return text if name.startswith("_") else f"{text} ({name})"

@@ -16,7 +16,7 @@ ClusterOption = Annotated[
         parser=Cluster,
         metavar="HOST:PORT",
         envvar="HIGHWATER_BOOTSTRAP",
-        default_factory=lambda: Cluster(DEFAULT_BOOTSTRAP),
+        default_factory=lambda: DEFAULT_BOOTSTRAP,
         show_default=DEFAULT_BOOTSTRAP,
         help="A broker of the cluster, or several, separated by commas.",
     ),

@@ -54,6 +54,11 @@ def _cell(value: object) -> str:
             return str(value).replace("[", r"\[")
 
 
+def counted(count: int, noun: str) -> str:
+    """Return `1 record`, `2 records`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def say(sentence: str) -> None:
     """Tell a person what was done; programs read stdout, so this goes to stderr."""
     print(sentence, file=sys.stderr)

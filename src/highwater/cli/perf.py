@@ -16,7 +16,7 @@ from highwater.cli.failures import CommandFailed, meaning
 from highwater.cli.figures import MIB, latency_summary, short_count
 from highwater.cli.options import AsJson, ClientSettings, ClusterOption, TopicArgument, key_values
 from highwater.cli.output import console, show_json
-from highwater.cli.positions import HELP, Position, parse_position
+from highwater.cli.positions import StartOption
 from highwater.cli.produce import Acks, AcksOption, Compression, CompressionOption
 from highwater.cli.reader import Reader
 
@@ -89,9 +89,7 @@ def perf_consume(
     records: Annotated[
         int | None, typer.Option("--records", "-n", min=1, help="Stop after so many; else at the end.")
     ] = None,
-    start: Annotated[
-        Position, typer.Option("--from", parser=parse_position, metavar="POSITION", help=f"Where to start: {HELP}.")
-    ] = "earliest",  # type: ignore[assignment] # typer parses the default as if it were typed
+    start: StartOption,
     settings: ClientSettings = None,
     as_json: AsJson = False,
 ) -> None:

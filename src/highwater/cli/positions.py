@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -74,6 +74,19 @@ def parse_position(text: str) -> Position:
     except ValueError:
         raise typer.BadParameter(f"{text!r} is none of: {HELP}") from None
     return Position(Kind.TIME, int(moment.timestamp() * 1000))
+
+
+StartOption = Annotated[
+    Position,
+    typer.Option(
+        "--from",
+        parser=parse_position,
+        metavar="POSITION",
+        default_factory=lambda: "earliest",
+        show_default="earliest",
+        help=f"Where to start: {HELP}.",
+    ),
+]
 
 
 def spans(cluster: Cluster, topic: str, partitions: Iterable[int]) -> dict[int, Span]:

@@ -13,7 +13,7 @@ import typer
 
 from highwater.cli.failures import CommandFailed, meaning
 from highwater.cli.options import AsJson, ClientSettings, ClusterOption, TopicArgument, key_values
-from highwater.cli.output import say, show_json
+from highwater.cli.output import counted, say, show_json
 from highwater.cli.record_text import from_json_value
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def produce(
     _tell(topic, tally, as_json=as_json)
     if tally.failed or unsent:
         reason = meaning(tally.first_failure) if tally.first_failure else "the broker did not answer in time"
-        raise CommandFailed(f"{tally.failed + unsent} records were not written: {reason}")
+        raise CommandFailed(f"not written: {counted(tally.failed + unsent, 'record')}; {reason}")
 
 
 class LineParser:
@@ -212,4 +212,4 @@ def _tell(topic: str, tally: Tally, *, as_json: bool) -> None:
         ]
         show_json({"topic": topic, "records": tally.written, "bytes": tally.size_bytes, "partitions": partitions})
     elif tally.written:
-        say(f"wrote {tally.written:,} records ({tally.size_bytes:,} bytes) to {topic}")
+        say(f"wrote {counted(tally.written, 'record')} ({counted(tally.size_bytes, 'byte')}) to {topic}")

@@ -6,7 +6,7 @@ import typer
 
 from highwater.cli.cluster import REQUEST_TIMEOUT_SECONDS, answers
 from highwater.cli.options import AsJson, ClusterOption, Partitions, TopicArgument, Yes
-from highwater.cli.output import confirm, say, show_json, show_table
+from highwater.cli.output import confirm, counted, say, show_json, show_table
 from highwater.cli.positions import HELP, Position, offsets_at, parse_position, spans
 
 records = typer.Typer(no_args_is_help=True, help="Delete the oldest records of a topic.")
@@ -37,7 +37,7 @@ def delete(
     ends = offsets_at(cluster, before, topic, held)
     count = sum(end - held[partition].earliest for partition, end in ends.items())
     if count:
-        confirm(f"Delete up to {count:,} records of {topic}?", yes=yes)
+        confirm(f"Delete up to {counted(count, 'record')} of {topic}?", yes=yes)
     asked = [TopicPartition(topic, partition, end) for partition, end in ends.items()]
     done = answers(cluster.admin.delete_records(asked, request_timeout=REQUEST_TIMEOUT_SECONDS))
     rows = [
@@ -48,4 +48,4 @@ def delete(
         show_json(rows)
         return
     show_table(["PARTITION", "EARLIEST WAS", "EARLIEST IS"], [list(row.values()) for row in rows])
-    say(f"deleted up to {count:,} records of {topic}")
+    say(f"deleted up to {counted(count, 'record')} of {topic}")

@@ -10,7 +10,7 @@ from highwater.cli.cluster import REQUEST_TIMEOUT_SECONDS, Cluster, answers
 from highwater.cli.config import change_settings, settings_of
 from highwater.cli.failures import CommandFailed, meaning, no_such
 from highwater.cli.options import AsJson, ClusterOption, Settings, Yes, key_values
-from highwater.cli.output import confirm, console, say, show_json, show_table
+from highwater.cli.output import confirm, console, counted, say, show_json, show_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,7 +140,9 @@ def alter(
         raise typer.BadParameter("say what to change: --partitions, --set or --unset")
     now = len(cluster.topic(name).partitions)
     if partitions is not None and partitions < now:
-        raise CommandFailed(f"topic {name!r} has {now} partitions already; partitions can be added, never removed")
+        raise CommandFailed(
+            f"topic {name!r} has {counted(now, 'partition')} already; partitions can be added, never removed"
+        )
     if settings or unset:
         change_settings(cluster, "topic", name, key_values(settings, option="--set"), unset or [])
     if partitions is not None and partitions > now:
@@ -229,7 +231,7 @@ def _leader(partition: TopicPartitionInfo) -> int | None:
 
 def _show_description(topic: dict[str, Any]) -> None:
     out = console()
-    out.print(f"[bold]{topic['topic']}[/]  id {topic['id']}  {len(topic['partitions'])} partitions")
+    out.print(f"[bold]{topic['topic']}[/]  id {topic['id']}  {counted(len(topic['partitions']), 'partition')}")
     for name, value in topic["settings"].items():
         out.print(f"  {name} = {value}", markup=False)
     show_table(
