@@ -1,0 +1,91 @@
+"""Compare Highwater with Apache Kafka: `python -m benchmarks [--quick] [--only LINE ...]`.
+
+Writes `.bench/results.json` and `.bench/results.md`.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from benchmarks import latency, life, raw_clients, real_clients, report
+from benchmarks.brokers import ROOT, ApacheKafka, Broker, Highwater
+from benchmarks.measuring import Arena, Effort, Line, Metric
+from benchmarks.raw_clients import LARGE_BATCH_BYTES, MANY_CONNECTIONS, SMALL_BATCH_BYTES, fill
+from benchmarks.topics import scratch_topic
+
+LINES: Final = (
+    Line("produce-large", "produce, raw, 16 KB batches", raw_clients.produce_large),
+    Line("produce-small", "produce, raw, 200-byte batches", raw_clients.produce_small),
+    Line("produce-one", "produce, raw, 200-byte batches, one at a time", raw_clients.produce_one_by_one),
+    Line("consume-large", "consume, raw, 1 MB fetches", raw_clients.consume_large),
+    Line("consume-small", "consume, raw, small fetches", raw_clients.consume_small),
+    Line("raw-limit", "produce, raw, 16 KB batches", raw_clients.raw_limit, rival="a bare loop in C"),
+    Line("latency", "acknowledged write at 5,000 records/s", latency.fixed_rate),
+    Line("java-produce-100", "produce, Java client, 100 B records", real_clients.produce_java_small),
+    Line("java-produce-1000", "produce, Java client, 1 KB records", real_clients.produce_java_large),
+    Line("java-consume", "consume, Java client, 1 KB records", real_clients.consume_java),
+    Line("librdkafka-produce", "produce, librdkafka, 1 KB records", real_clients.produce_librdkafka),
+    Line("librdkafka-consume", "consume, librdkafka, 1 KB records", real_clients.consume_librdkafka),
+    Line("memory", "memory of a fresh broker", life.memory_idle_and_loaded),
+    Line("memory-partitions", "memory of an idle partition", life.memory_of_idle_partitions),
+    Line("start-empty", "start to first acknowledged write, empty", life.first_write_empty),
+    Line("start-full", "start to first acknowledged write, 1,000 partitions", life.first_write_full),
+)
+FULL: Final = Effort(rounds=5, seconds=5.0, warm_up_seconds=1.0, scale=1.0)
+QUICK: Final = Effort(rounds=2, seconds=1.0, warm_up_seconds=0.5, scale=0.1)
+OUTPUT: Final = ROOT / ".bench"
+WARM_UP_REQUESTS: Final = 40_000
+"""Per size, over all connections: the JVM compiles what it has seen run tens of thousands of times."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the lines that were asked for."""
+    options = parse(arguments)
+    lines = [line for line in LINES if not options.only or line.name in options.only]
+    effort = QUICK if options.quick else FULL
+    results: dict[str, tuple[Line, list[Metric]]] = {}
+    OUTPUT.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="data-", dir=OUTPUT) as scratch:
+        directory = Path(scratch)
+        with Highwater(directory / "ours") as ours, ApacheKafka(directory / "theirs") as theirs:
+            arena = Arena(ours, theirs, effort, directory, say)
+            say("warming up")
+            for broker in arena.brokers:
+                warm_up(broker, effort)
+            for line in lines:
+                say(f"{line.title} ({line.name})")
+                results[line.name] = (line, line.run(arena))
+                (OUTPUT / "results.json").write_text(report.as_json(results, effort), encoding="utf-8")
+    table = report.as_markdown(results, effort)
+    (OUTPUT / "results.md").write_text(table, encoding="utf-8")
+    say(f"\n{table}")
+    return 0
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a minute or two: shows that it runs, proves nothing")
+    parser.add_argument(
+        "--only", nargs="+", metavar="LINE", choices=[line.name for line in LINES], help="run only these lines"
+    )
+    return parser.parse_args(arguments)
+
+
+def warm_up(broker: Broker, effort: Effort) -> None:
+    """Send enough of each size that a JVM has compiled its way through."""
+    for batch_bytes in (SMALL_BATCH_BYTES, LARGE_BATCH_BYTES):
+        with scratch_topic(broker, MANY_CONNECTIONS) as topic:
+            fill(broker, topic, MANY_CONNECTIONS, batch_bytes, effort.scaled(WARM_UP_REQUESTS) // MANY_CONNECTIONS)
+
+
+def say(text: str) -> None:
+    """Tell the person who waits."""
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,191 @@
+"""The two brokers that are compared, each with every default, each with a data dir of its own."""
+
+import base64
+import contextlib
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Final, Self
+
+ROOT: Final = Path(__file__).parents[1]
+KAFKA_JARS: Final = ROOT / ".tools" / "kafka"
+START_TIMEOUT_SECONDS: Final = 120.0
+STOP_TIMEOUT_SECONDS: Final = 120.0
+
+JVM_OPTIONS: Final = (
+    *("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+    *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
+)
+"""What Apache Kafka's own start script gives to the JVM."""
+
+
+class BrokerFailed(Exception):
+    """A broker did not start or stop; the text says where its log is."""
+
+
+class Broker(ABC):
+    """A broker as a child process, which can be stopped and started again on the same data."""
+
+    name: ClassVar[str]
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.port = free_port()
+        self.log_file = directory / "broker.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients connect."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The process that is measured."""
+        assert self._process is not None, "the broker is not running"
+        return self._process.pid
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """Return the command that runs the broker in the foreground."""
+
+    def prepare(self) -> None:
+        """Make the data dir ready for the first start."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+
+    def wipe(self) -> None:
+        """Forget all data, as if the broker had never run."""
+        shutil.rmtree(self.directory)
+        self.prepare()
+
+    def launch(self) -> None:
+        """Start the process and return at once."""
+        assert self._process is None, "the broker is running already"
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
+            )
+
+    def start(self) -> Self:
+        """Start the broker and return when its port is open."""
+        self.launch()
+        assert self._process is not None
+        deadline = time.monotonic() + START_TIMEOUT_SECONDS
+        while not is_open(self.port):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise BrokerFailed(f"{self.name} did not start, see {self.log_file}")
+            time.sleep(0.05)
+        return self
+
+    def stop(self) -> None:
+        """Stop the broker as an operator does."""
+        assert self._process is not None, "the broker is not running"
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            self.kill()
+            raise BrokerFailed(f"{self.name} did not stop, see {self.log_file}") from error
+        self._process = None
+
+    def kill(self) -> None:
+        """End the process, whatever state it is in."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def __enter__(self) -> Self:
+        self.prepare()
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class Highwater(Broker):
+    """Ours."""
+
+    name = "Highwater"
+
+    def command(self) -> list[str]:
+        """Return the command that runs the broker in the foreground."""
+        settings = {"listeners": f"PLAINTEXT://{self.bootstrap}", "log.dirs": self.directory / "data"}
+        arguments = [argument for key, value in settings.items() for argument in ("--set", f"{key}={value}")]
+        return [sys.executable, "-m", "highwater", "serve", *arguments]
+
+
+class ApacheKafka(Broker):
+    """Theirs: broker and controller in one process (KRaft), as its quick start has it."""
+
+    name = "Apache Kafka"
+
+    @property
+    def _properties_file(self) -> Path:
+        return self.directory / "server.properties"
+
+    def settings(self) -> Mapping[str, object]:
+        """Return its settings: addresses, and what a cluster of one broker cannot do without."""
+        controller = f"127.0.0.1:{free_port()}"
+        return {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"1@{controller}",
+            "log.dirs": self.directory / "data",
+            "offsets.topic.replication.factor": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+        }
+
+    def prepare(self) -> None:
+        """Write the settings and format the data dir."""
+        if not any(KAFKA_JARS.glob("kafka_*.jar")):
+            raise BrokerFailed("Apache Kafka is missing: run `make setup`")
+        super().prepare()
+        lines = [f"{key}={value}" for key, value in self.settings().items()]
+        self._properties_file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        arguments = ("format", "-t", cluster_id, "-c", str(self._properties_file))
+        subprocess.run(
+            ["java", "-cp", f"{KAFKA_JARS}/*", "kafka.tools.StorageTool", *arguments],
+            check=True,
+            capture_output=True,
+            timeout=START_TIMEOUT_SECONDS,
+        )
+
+    def command(self) -> list[str]:
+        """Return the command that runs the broker in the foreground."""
+        return ["java", *JVM_OPTIONS, "-cp", f"{KAFKA_JARS}/*", "kafka.Kafka", str(self._properties_file)]
+
+
+def free_port() -> int:
+    """Return a port below the range that outgoing connections take theirs from."""
+    while True:
+        port = random.randrange(10_000, 32_768)
+        with contextlib.closing(socket.socket()) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                return port
+
+
+def is_open(port: int) -> bool:
+    """Whether something listens on `port`."""
+    with contextlib.closing(socket.socket()) as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
