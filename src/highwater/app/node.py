@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from highwater.app.node_metrics import connect
 from highwater.broker.appends import Appends
 from highwater.broker.broker import Broker
 from highwater.broker.changes import Changes
@@ -25,6 +26,8 @@ from highwater.broker.upkeep import Upkeep
 from highwater.config.settings import network, node
 from highwater.coordination.embedded import FILE_NAME, EmbeddedCoordination
 from highwater.coordination.port import StoreFailed
+from highwater.metrics.http import MetricsServer
+from highwater.metrics.process import LoopLag, watch_process
 from highwater.metrics.registry import Registry
 from highwater.model.errors import KafkaError, StorageError
 from highwater.model.ids import BrokerId
@@ -58,6 +61,9 @@ class Node:
         self._config = config
         self._executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
         self._registry = Registry()
+        watch_process(self._registry)
+        self._loop_lag = LoopLag(self._registry, loop)
+        self._metrics_server = MetricsServer(self._registry)
         self._server = Server(loop, config, self._registry)
         self._log_dirs: list[LogDir] = []
         self._partitions = Partitions()
@@ -85,11 +91,15 @@ class Node:
             log_dir.serving()
         assert self._upkeep is not None
         self._upkeep.start()
+        connect(self._registry, broker)
+        await self._start_metrics()
         self._server.start(broker)
 
     async def stop(self) -> None:
         """Stop serving, then leave the data such that the next start can trust it."""
         self._server.stop()
+        self._loop_lag.stop()
+        await self._metrics_server.close()
         await self._changes.finish()
         if self._upkeep is not None:
             self._upkeep.stop()
@@ -112,6 +122,15 @@ class Node:
         await upkeep.checkpoint_all()
         for log_dir in self._log_dirs:
             log_dir.close(clean=closed_well[log_dir.path])
+
+    async def _start_metrics(self) -> None:
+        address = self._config[node.METRICS_LISTENER]
+        if address is None:
+            return
+        try:
+            await self._metrics_server.start(address.host, address.port)
+        except OSError as error:
+            raise CannotStart(f"cannot serve metrics on {address}: {error.strerror or error}") from error
 
     def _bind(self) -> tuple[Endpoint, ...]:
         for endpoint in self._config.endpoints:

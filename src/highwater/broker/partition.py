@@ -56,7 +56,6 @@ class Partition:
         "_staged_bytes",
         "_syncer",
         "_unflushed_since_ms",
-        "appended_bytes",
         "followers_of_data",
         "high_watermark",
         "in_sync_replicas",
@@ -90,7 +89,6 @@ class Partition:
         self._appends = appends
         self._syncer = syncer
         self.high_watermark = Offset(log.log_end_offset)
-        self.appended_bytes = 0
         self.followers_of_data: dict[DataWaiter, None] = {}
         self._receipts: list[Receipt] = []
         self._staged_bytes = 0
@@ -121,7 +119,8 @@ class Partition:
                 receipt.error_code = error.code
                 receipt.base_offset = -1
             return
-        self.appended_bytes += written_bytes
+        self._appends.written_bytes += written_bytes
+        self._appends.written_batches += len(receipts)
         if self.wants_sync:
             self._syncer.sync(self)
         else:

@@ -200,6 +200,7 @@ class Connection:
         try:
             result = found.handle(context, request)
         except KafkaError as error:
+            self._metrics.by_api[found.api.key].errors.value += 1
             result = _error_response(found, error)
         if result is None:
             return  # a Produce with acks=0 wants no answer
@@ -229,6 +230,7 @@ class Connection:
         if error is None:
             answer.response = task.result()
         elif isinstance(error, KafkaError):
+            self._metrics.by_api[found.api.key].errors.value += 1
             try:
                 answer.response = _error_response(found, error)
             except KafkaError:
