@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,13 +16,15 @@ from highwater.broker.changes import Changes
 from highwater.broker.cluster import join_alone
 from highwater.broker.config_admin import ConfigAdmin
 from highwater.broker.fetch_sessions import FetchSessions
+from highwater.broker.group_coordinator import GroupCoordinator
+from highwater.broker.group_metrics import GroupMetrics
 from highwater.broker.log_syncer import LogSyncer
 from highwater.broker.partitions import Partitions
 from highwater.broker.producer_ids import ProducerIds
 from highwater.broker.replicas import Replicas
 from highwater.broker.topic_admin import TopicAdmin
 from highwater.broker.topic_store import TopicStore
-from highwater.broker.topics import Topics
+from highwater.broker.topics import OFFSETS_TOPIC, Topics
 from highwater.broker.upkeep import Upkeep
 from highwater.config.settings import network, node
 from highwater.coordination.embedded import FILE_NAME, EmbeddedCoordination
@@ -70,6 +73,7 @@ class Node:
         self._changes = Changes()
         self._store: EmbeddedCoordination | None = None
         self._upkeep: Upkeep | None = None
+        self._groups: GroupCoordinator | None = None
         self._endpoints: tuple[Endpoint, ...] = ()
         self.broker_id = BrokerId(config[node.BROKER_ID])
 
@@ -101,6 +105,8 @@ class Node:
         self._loop_lag.stop()
         await self._metrics_server.close()
         await self._changes.finish()
+        if self._groups is not None:
+            self._groups.close()
         if self._upkeep is not None:
             self._upkeep.stop()
             await self._close_logs(self._upkeep)
@@ -199,6 +205,17 @@ class Node:
             changes=changes,
             random_bytes=secrets.token_bytes,
         )
+        self._groups = groups = GroupCoordinator(
+            loop,
+            config,
+            appends=appends,
+            wall_ms=_now_ms,
+            new_id=lambda: str(uuid.uuid4()),
+            metrics=GroupMetrics(self._registry),
+            topics=topics,
+        )
+        groups.watch(self._registry)
+        partitions.tell(OFFSETS_TOPIC, groups)
         await config_admin.start()
         await topic_admin.start()
         self._upkeep = Upkeep(loop, self._executor, config, partitions=partitions, replicas=replicas, now_ms=_now_ms)
@@ -224,6 +241,7 @@ class Node:
                 new_id=lambda: secrets.randbelow(2**31 - 1) + 1,
                 now=loop.time,
             ),
+            groups=groups,
             fetch_max_bytes=config[network.FETCH_MAX_BYTES],
         )
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from highwater.broker.cluster import Cluster
     from highwater.broker.config_admin import ConfigAdmin
     from highwater.broker.fetch_sessions import FetchSessions
+    from highwater.broker.group_coordinator import GroupCoordinator
     from highwater.broker.partitions import Partitions
     from highwater.broker.producer_ids import ProducerIds
     from highwater.broker.replicas import Replicas
@@ -45,4 +46,5 @@ class Broker:
     replicas: Replicas
     appends: Appends
     fetch_sessions: FetchSessions
+    groups: GroupCoordinator
     fetch_max_bytes: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from highwater.model.errors import ErrorCode, KafkaError
-from highwater.security.authorizer import CLUSTER_NAME, Operation, Principal, ResourceType
+from highwater.security.authorizer import CLUSTER_NAME, OPERATIONS, Operation, Principal, ResourceType
 
 if TYPE_CHECKING:
     from highwater.broker.broker import Broker
@@ -40,9 +40,18 @@ class RequestContext:
         self.client_host = client_host
         self.listener_name = listener_name
 
+    @property
+    def client_address(self) -> str:
+        """The caller's host as Kafka's tools show it: `/127.0.0.1`."""
+        return "/" + self.client_host.rpartition(":")[0]
+
     def authorize(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Return whether the caller may do this: the one question that every handler asks before it acts."""
         return self.broker.authorizer.allows(self.principal, operation, resource, name)
+
+    def allowed_operations(self, resource: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """Return what the caller may do with this, as the bits that answers carry (KIP-430)."""
+        return sum(1 << operation for operation in OPERATIONS[resource] if self.authorize(operation, resource, name))
 
     def require(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> None:
         """Raise the refusal that fits the resource, unless the caller may do this."""
