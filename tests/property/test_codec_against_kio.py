@@ -22,7 +22,7 @@ from kio.serial import entity_reader, entity_writer
 from highwater.protocol import codec, messages
 from highwater.protocol.schema import Array, Blob, Field, Fixed, Kind, Message, Nested, Struct, Text
 
-EXAMPLES = 25
+EXAMPLES = 15
 BETWEEN_BROKERS = (4, 5, 6, 7)  # gone from Kafka 4, and so not in kio
 
 FIXED = {

@@ -84,12 +84,12 @@ class _DecoderWriter:
         if not run:
             return
         codes = "".join(kind.code for kind, _ in run)
-        targets = "".join(f"{target}, " for _, target in run)
+        targets = ", ".join(target for _, target in run)
         if codes == "B":
-            self._line(f"{run[0][1]} = buffer[position]")
+            self._line(f"{targets} = buffer[position]")
         else:
             unpack = self._source.struct_method("unpack_from", codes)
-            self._line(f"{targets.rstrip() if len(run) == 1 else targets[:-2]} = {unpack}(buffer, position)")
+            self._line(f"({targets},) = {unpack}(buffer, position)")
         self._line(f"position += {sum(kind.size for kind, _ in run)}")
 
     def read_struct(self, cls: type[Struct]) -> str:
@@ -228,8 +228,8 @@ class _DecoderWriter:
             self._line(f"{stop} = position + size")
             with self._source.block(f"if {stop} > end:"):
                 self._line('raise overrun("tagged fields")')
-            for branch, field in zip(["if", *["elif"] * len(fields)], fields, strict=False):
-                with self._source.block(f"{branch} {tag} == {field.tag}:"):
+            for index, field in enumerate(fields):
+                with self._source.block(f"{'elif' if index else 'if'} {tag} == {field.tag}:"):
                     nullable = self._version in field.nullable
                     self._read_value(field.kind, f"{it}.{field.name}", field.name, nullable=nullable)
                     self.flush()

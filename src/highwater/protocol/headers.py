@@ -9,11 +9,11 @@ from highwater.protocol.messages import API_NAMES, request_class
 from highwater.protocol.schema import HIGHEST_VERSION
 
 _FIXED_PART: Final = struct.Struct(">hhi")
-_CLIENT_ID_SIZE: Final = struct.Struct(">h")
+_FIXED_PART_AND_CLIENT_ID_SIZE: Final = struct.Struct(">hhih")
 _CORRELATION_ID: Final = struct.Struct(">i")
 _CORRELATION_ID_AND_NO_TAGGED_FIELDS: Final = struct.Struct(">ix")
 
-_CONTROLLED_SHUTDOWN: Final = 7
+_CONTROLLED_SHUTDOWN: Final = 7  # the one API whose version 0 has no client id in its header
 _API_VERSIONS: Final = 18
 
 _TAGGED_FIELDS_LIMIT: Final = 100
@@ -37,12 +37,11 @@ def read_request_header(buffer: memoryview, start: int = 0) -> tuple[RequestHead
     The header of an API that we do not know is read as one without tagged fields, so that it can be logged.
     """
     try:
-        api_key, api_version, correlation_id = _FIXED_PART.unpack_from(buffer, start)
-        position = start + _FIXED_PART.size
-        if _has_no_client_id(api_key, api_version):
-            return RequestHeader(api_key, api_version, correlation_id, None), position
-        (size,) = _CLIENT_ID_SIZE.unpack_from(buffer, position)
-        position += _CLIENT_ID_SIZE.size
+        # In a header without client id, the last of these is already part of the request.
+        api_key, api_version, correlation_id, size = _FIXED_PART_AND_CLIENT_ID_SIZE.unpack_from(buffer, start)
+        if api_key == _CONTROLLED_SHUTDOWN and api_version == 0:
+            return RequestHeader(api_key, api_version, correlation_id, None), start + _FIXED_PART.size
+        position = start + _FIXED_PART_AND_CLIENT_ID_SIZE.size
         client_id = None
         if size >= 0:
             if position + size > len(buffer):
@@ -62,13 +61,12 @@ def read_request_header(buffer: memoryview, start: int = 0) -> tuple[RequestHead
 def request_header(header: RequestHeader) -> bytes:
     """Return the bytes of a request's header."""
     api_key, api_version, correlation_id, client_id = header
-    fixed_part = _FIXED_PART.pack(api_key, api_version, correlation_id)
-    if _has_no_client_id(api_key, api_version):
-        return fixed_part
+    if api_key == _CONTROLLED_SHUTDOWN and api_version == 0:
+        return _FIXED_PART.pack(api_key, api_version, correlation_id)
     encoded = b"" if client_id is None else client_id.encode()
     size = -1 if client_id is None else len(encoded)
     tagged_fields = b"\0" if api_version >= _first_flexible_version(api_key) else b""
-    return fixed_part + _CLIENT_ID_SIZE.pack(size) + encoded + tagged_fields
+    return _FIXED_PART_AND_CLIENT_ID_SIZE.pack(api_key, api_version, correlation_id, size) + encoded + tagged_fields
 
 
 def response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
@@ -100,10 +98,6 @@ def response_has_tagged_fields(api_key: int, api_version: int) -> bool:
     # A client that asks for a version of ApiVersions that we do not know must still be able to read our answer, so
     # its header stays as it was in version 0 (KIP-511).
     return api_key != _API_VERSIONS and api_version >= _first_flexible_version(api_key)
-
-
-def _has_no_client_id(api_key: int, api_version: int) -> bool:
-    return api_key == _CONTROLLED_SHUTDOWN and api_version == 0
 
 
 def _first_flexible_version(api_key: int) -> int:

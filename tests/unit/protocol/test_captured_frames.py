@@ -1,7 +1,7 @@
 """What real clients send and Apache Kafka 4.1 answers, recorded between them: we read all of it, and write it back.
 
 Each client went through producing, transactions, the group protocols that it speaks, and much of its admin API:
-librdkafka 2.16.1, aiokafka 0.14.0, kafka-python 3.0.12, and the Java clients 4.1.0 and 3.9.1.
+librdkafka 2.16.0, aiokafka 0.14.0, kafka-python 3.0.12, and the Java clients 4.1.0 and 3.9.1.
 """
 
 import json
