@@ -1,0 +1,120 @@
+"""`highwater demo`: a broker, a producer and a consumer at work, and proof that nothing was lost."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.live import Live
+
+from highwater.cli.cluster import Cluster
+from highwater.cli.demo_load import PARTITIONS, TOPIC, Ledger, Load
+from highwater.cli.demo_screen import Screen
+from highwater.cli.failures import CommandFailed
+from highwater.cli.output import console, counted
+from highwater.cli.positions import lookup
+from highwater.testing.broker import BrokerProcess
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
+
+FRAME_SECONDS: Final = 0.1
+PLAIN_LINE_SECONDS: Final = 2.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    app.command("demo")(demo)
+
+
+def demo(
+    *,
+    seconds: Annotated[float, typer.Option("--seconds", min=1, max=3600, help="How long records are written.")] = 15.0,
+) -> None:
+    """Start a broker, write and read for a while, and check that everything written was read."""
+    out = console()
+    started = time.perf_counter()
+    with BrokerProcess() as broker:
+        took_ms = (time.perf_counter() - started) * 1000
+        out.print(f"[green]✓[/] broker ready at {broker.bootstrap_servers} in {took_ms:.0f} ms, {_memory(broker.pid)}")
+        cluster = Cluster(broker.bootstrap_servers)
+        _create_topic(cluster)
+        out.print(f"[green]✓[/] topic {TOPIC} made, {PARTITIONS} partitions")
+        load = Load(cluster.producer({"acks": "all", "linger.ms": 5}), _consumer(cluster))
+        headline = (
+            f"[bold]Highwater[/] at {broker.bootstrap_servers}: page views come in waves, a consumer follows them"
+        )
+        _run(load, Screen(load, headline, seconds, lambda: _memory(broker.pid)), seconds)
+        out.print(f"[green]✓[/] {load.written.total:,} records written and acknowledged by acks=all")
+        _check(cluster, load)
+        out.print(f"[green]✓[/] {load.read.total:,} records read: all of them, once, in order, byte for byte")
+        out.print(f"[green]✓[/] the broker now uses {_memory(broker.pid)}")
+    out.print("\nNow yours: [bold]highwater serve[/] runs a broker on port 9092; any Kafka client will do.")
+
+
+def _create_topic(cluster: Cluster) -> None:
+    from confluent_kafka.admin import NewTopic
+
+    cluster.admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(10)
+
+
+def _consumer(cluster: Cluster) -> Consumer:
+    from confluent_kafka import TopicPartition
+
+    consumer = cluster.consumer({"fetch.wait.max.ms": 100})
+    consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
+    return consumer
+
+
+def _run(load: Load, screen: Screen, seconds: float) -> None:
+    load.start()
+    if sys.stdout.isatty():
+        with Live(screen, console=console(), refresh_per_second=1 / FRAME_SECONDS, transient=False):
+            _watch(screen, seconds)
+            load.stop_writing()
+            load.finish()
+    else:
+        _watch(screen, seconds, plain=True)
+        load.stop_writing()
+        load.finish()
+
+
+def _watch(screen: Screen, seconds: float, *, plain: bool = False) -> None:
+    deadline = time.monotonic() + seconds
+    next_line = time.monotonic() + PLAIN_LINE_SECONDS
+    while (now := time.monotonic()) < deadline:
+        screen.sample()
+        if plain and now >= next_line:
+            next_line += PLAIN_LINE_SECONDS
+            print(screen.plain_line(), flush=True)
+        time.sleep(FRAME_SECONDS)
+
+
+def _check(cluster: Cluster, load: Load) -> None:
+    """Fail unless what was read is exactly what was written, and the log holds exactly that."""
+    from confluent_kafka.admin import OffsetSpec
+
+    if load.failures:
+        raise CommandFailed(f"{counted(load.failures, 'failure')}, the first: {load.first_failure}")
+    if load.read.total != load.written.total:
+        raise CommandFailed(f"{load.written.total:,} records were written but {load.read.total:,} were read")
+    if _summary(load.read) != _summary(load.written):
+        raise CommandFailed("what was read differs from what was written")
+    ends = lookup(cluster, TOPIC, range(PARTITIONS), OffsetSpec.latest())
+    if sum(ends.values()) != load.written.total:
+        raise CommandFailed(f"the log holds {sum(ends.values()):,} records, {load.written.total:,} were written")
+
+
+def _summary(ledger: Ledger) -> dict[int, tuple[int, int]]:
+    return {partition: (count, ledger.checksums[partition]) for partition, count in ledger.counts.items()}
+
+
+def _memory(pid: int) -> str:
+    """Return the memory that a process holds, for people; where there is no /proc, nobody is told."""
+    if not Path("/proc/self/statm").exists():
+        return "memory unknown"
+    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    return f"{pages * 4096 / 1e6:.0f} MB of memory"
