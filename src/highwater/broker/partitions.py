@@ -48,6 +48,10 @@ class Partitions:
         """How many partitions cannot be served because their disk failed."""
         return len(self._offline)
 
+    def is_offline(self, topic: str, index: int) -> bool:
+        """Return whether the partition is here and cannot be served because its disk failed."""
+        return (topic, index) in self._offline
+
     def get(self, topic: str, index: int) -> Partition | None:
         """Return the partition, or None if this broker does not serve it."""
         return self._by_name.get((topic, index))

@@ -1,0 +1,68 @@
+"""DescribeLogDirs (key 35), versions 1-4: which partitions are in which log dir, and how large are they?
+
+v3  an error for the request as a whole
+v4  the size of each log dir's file system, and what is left of it
+Every log dir is listed, with the partitions asked for that are in it; null asks for all.
+Not served: future replicas (partitions on their way from one log dir to another).
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from highwater.model.errors import ErrorCode
+from highwater.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from highwater.security.authorizer import Operation, ResourceType
+
+if TYPE_CHECKING:
+    from highwater.server.request_context import RequestContext
+    from highwater.storage.log_dir import LogDir
+
+
+def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    """Describe every log dir of this broker."""
+    if not context.authorize(Operation.DESCRIBE, ResourceType.CLUSTER):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    wanted = None
+    if request.topics is not None:
+        wanted = {(asked.topic, index) for asked in request.topics for index in asked.partitions}
+    return DescribeLogDirsResponse(
+        results=[_described(context, log_dir, wanted) for log_dir in context.broker.replicas.log_dirs]
+    )
+
+
+def _described(context: RequestContext, log_dir: LogDir, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+    result = DescribeLogDirsResult(log_dir=str(log_dir.path), topics=_topics(context, log_dir, wanted))
+    try:
+        usage = shutil.disk_usage(log_dir.path)
+    except OSError:
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    else:
+        result.total_bytes, result.usable_bytes = usage.total, usage.free
+    return result
+
+
+def _topics(
+    context: RequestContext, log_dir: LogDir, wanted: set[tuple[str, int]] | None
+) -> list[DescribeLogDirsTopic]:
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for name in sorted(log_dir.partitions):
+        partition = context.broker.partitions.get(name.topic, name.partition)
+        if partition is None or (wanted is not None and name not in wanted):
+            continue
+        topic = topics.setdefault(name.topic, DescribeLogDirsTopic(name=name.topic))
+        topic.partitions.append(
+            DescribeLogDirsPartition(
+                partition_index=name.partition,
+                partition_size=partition.log.size_bytes,
+                offset_lag=max(0, partition.high_watermark - partition.log.log_end_offset),
+            )
+        )
+    return list(topics.values())
