@@ -53,6 +53,7 @@ class Connection:
         "_broker",
         "_client_id",
         "_client_id_bytes",
+        "_contexts",
         "_deferred",
         "_inbox",
         "_listener_name",
@@ -95,6 +96,7 @@ class Connection:
         self._tasks: set[Task[Any]] = set()
         self._client_id = ""
         self._client_id_bytes = b""
+        self._contexts: dict[int, RequestContext] = {}
         self._reading = True
         self._writing = False
         self.closed = False
@@ -178,6 +180,7 @@ class Connection:
         except UnicodeDecodeError as error:
             raise MalformedFrame("a client id that is not UTF-8") from error
         self._client_id_bytes = bytes(raw)
+        self._contexts.clear()
 
     def _refuse_version(self, api_key: int, version: int, correlation_id: int) -> None:
         """Refuse what we do not serve: ApiVersions is answered in v0 so that the client can try again."""
@@ -189,14 +192,7 @@ class Connection:
         self._dispatch(lowest, correlation_id, None)
 
     def _dispatch(self, found: Route, correlation_id: int, request: Message | None) -> None:
-        context = RequestContext(
-            broker=self._broker,
-            principal=ANONYMOUS,
-            version=found.version,
-            client_id=self._client_id,
-            client_host=self._transport.peer,
-            listener_name=self._listener_name,
-        )
+        context = self._contexts.get(found.version) or self._new_context(found.version)
         try:
             result = found.handle(context, request)
         except KafkaError as error:
@@ -214,6 +210,18 @@ class Connection:
             self._deferred[answer] = result
             self._turn_of_deferred.append(answer)
             self._metrics.waiting[found.api.key].value += 1
+
+    def _new_context(self, version: int) -> RequestContext:
+        """Return what handlers know of this client in this version; the same for all its requests."""
+        context = self._contexts[version] = RequestContext(
+            broker=self._broker,
+            principal=ANONYMOUS,
+            version=version,
+            client_id=self._client_id,
+            client_host=self._transport.peer,
+            listener_name=self._listener_name,
+        )
+        return context
 
     # Answers --------------------------------------------------------------------------------------------------------
 
