@@ -24,20 +24,32 @@ from highwater.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from highwater.testing.broker import BrokerProcess
+from highwater.testing.plugin import BrokerFactory
 from highwater.testing.waiting import PATIENCE_SECONDS, wait_until
 from highwater.testing.wire import WireClient
+
+ORACLE = os.environ.get("HIGHWATER_TEST_BOOTSTRAP")
 
 NewTopicFixture = Callable[..., str]
 ReadFixture = Callable[..., list[Message]]
 
 
 @pytest.fixture(scope="session")
-def bootstrap() -> str:
+def bootstrap(request: pytest.FixtureRequest) -> str:
     """The address of the broker under test."""
-    given = os.environ.get("HIGHWATER_TEST_BOOTSTRAP")
-    if given is None:
-        pytest.skip("no broker to test: set HIGHWATER_TEST_BOOTSTRAP")
-    return given
+    if ORACLE is not None:
+        return ORACLE
+    broker: BrokerProcess = request.getfixturevalue("highwater_session_broker")
+    return broker.bootstrap_servers
+
+
+@pytest.fixture
+def start_broker(highwater_broker_factory: BrokerFactory) -> BrokerFactory:
+    """Start a broker for this test alone, which may do to it what it likes."""
+    if ORACLE is not None:
+        pytest.skip("needs a broker of its own")
+    return highwater_broker_factory
 
 
 @pytest.fixture(scope="session")

@@ -145,7 +145,8 @@ class Node:
         try:
             return self._server.bind(self._config.endpoints)
         except OSError as error:
-            raise CannotStart(f"cannot listen: {error.strerror or error}; is another broker running?") from error
+            reason = f"cannot listen on {error.filename}: {error.strerror}; is another broker running?"
+            raise CannotStart(reason) from error
 
     def _lock_log_dirs(self) -> list[LogDir]:
         files = OsFiles()

@@ -121,9 +121,9 @@ class Listener:
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind((host, port))
-        except BaseException:
+        except OSError as error:
             bound.close()
-            raise
+            raise OSError(error.errno, error.strerror, f"{host}:{port}") from error
         self._socket = bound
         self.port = bound.getsockname()[1]
 
