@@ -30,6 +30,7 @@ from highwater.protocol.records.batch import (
     patch_offset_and_epoch,
     read_header,
 )
+from highwater.protocol.records.contents import check_keys, read_produced_records
 from highwater.protocol.records.errors import InvalidRecord
 from highwater.protocol.records.validate import LAST_CODEC, check_batch, check_produced, check_timestamps
 from highwater.storage import recovery
@@ -165,6 +166,8 @@ class Log(StoredLog):
             raise RecordListTooLarge(
                 f"record batch of {size} bytes is over segment.bytes, which is {config.segment_bytes}"
             )
+        if config.compact:
+            check_keys(read_produced_records(records))
         append_time_ms = _NO_APPEND_TIME
         if config.log_append_time:
             max_timestamp = append_time_ms = now_ms

@@ -16,14 +16,16 @@ from highwater.storage.checkpoints import DamagedCheckpoint
 from highwater.storage.files import Files
 from highwater.storage.leader_epochs import LeaderEpochs
 from highwater.storage.log_config import LogConfig
+from highwater.storage.offset_index import OffsetIndex
 from highwater.storage.producer_state import ProducerStates
 from highwater.storage.replay import Replay, replay_up_to
 from highwater.storage.segment import DELETED_SUFFIX, LOG_SUFFIX, Segment, SegmentSizes
+from highwater.storage.time_index import TimeIndex
 from highwater.storage.transactions import Transactions
+from highwater.storage.txn_index import TransactionIndex
 
 _LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, ".cleaned", ".tmp")
-_INDEX_SUFFIXES: Final = (".index", ".timeindex")
-_SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *_INDEX_SUFFIXES, ".txnindex")
+_SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OffsetIndex.suffix, TimeIndex.suffix, TransactionIndex.suffix)
 
 
 @dataclass(slots=True)
@@ -130,7 +132,9 @@ class _Loader:
                     self._files.remove(self._folder / f"{base_offset:020d}{suffix}")
 
     def _add_segment(self, base_offset: int, sizes: dict[str, int]) -> None:
-        if sizes[LOG_SUFFIX] and not sizes.keys() >= set(_INDEX_SUFFIXES):
+        if sizes[LOG_SUFFIX] and not all(
+            index.suffix in sizes and sizes[index.suffix] % index.entry_bytes == 0 for index in (OffsetIndex, TimeIndex)
+        ):
             self._without_index.add(base_offset)
         known = SegmentSizes(*(sizes.get(suffix, 0) for suffix in _SEGMENT_SUFFIXES))
         self.segments.append(
@@ -181,7 +185,7 @@ class _Loader:
         replay = self._replay_up_to(first.base_offset)
         for number, segment in enumerate([first, *checked], len(self.segments) - len(checked) - 1):
             replay.offset = max(replay.offset, segment.base_offset)
-            if segment.base_offset not in self._snapshots and number:
+            if segment is not first:
                 snapshot.write(self._files, snapshot.path_of(self._folder, segment.base_offset), replay.producers)
             try:
                 self._check_segment(segment, replay)

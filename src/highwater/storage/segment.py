@@ -1,6 +1,6 @@
 """One segment of a log: a run of batches in a `.log` file, with the indexes that find things in it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
@@ -229,15 +229,31 @@ class Segment:
     def largest_timestamp(self) -> TimestampOffset:
         """Return the largest timestamp, and the last offset of the first batch that has it.
 
-        The time index knows it of a sealed segment; the batches after its last entry are read for one that is not.
+        The time index knows it up to the last entry of the offset index; the few batches from there on are read.
         """
         if self._largest is None:
-            largest = self.time_index.last_entry()
-            for _, header in self.headers(self.offset_index.last_entry().position):
+            largest = self._checked(self.time_index.last_entry)
+            start = self.offset_index.last_entry().position if self.time_index.entry_count else 0
+            for _, header in self.headers(start):
                 if header.max_timestamp > largest.timestamp:
                     largest = TimestampOffset(header.max_timestamp, header.last_offset)
             self._largest = largest
         return self._largest
+
+    def not_older(self, timestamp: int) -> TimestampOffset:
+        """Return an entry of the time index before which every record is older than `timestamp`."""
+        return self._checked(lambda: self.time_index.lookup(timestamp))
+
+    def _checked(self, look: Callable[[], TimestampOffset]) -> TimestampOffset:
+        """Return what is found in the time index if its batch agrees, and else after both indexes were built again."""
+        entry = look()
+        if entry == (NO_TIMESTAMP, self.base_offset):
+            return entry
+        found = self.find(entry.offset) if entry.offset >= self.base_offset else None
+        if found is not None and found[1].last_offset == entry.offset and found[1].max_timestamp == entry.timestamp:
+            return entry
+        self.rebuild_indexes()
+        return look()
 
     # Repair
 
@@ -262,6 +278,8 @@ class Segment:
 
     def index_again(self, position: int, header: BatchHeader) -> None:
         """Index a batch that is in the file, the next after those that were indexed since `forget_indexes`."""
+        if not 0 <= header.last_offset - self.base_offset <= MAX_RELATIVE_OFFSET:
+            raise DamagedSegment(position, f"offset {header.last_offset} does not belong into this segment")
         largest = self.largest_timestamp()
         if header.max_timestamp > largest.timestamp:
             self._largest = largest = TimestampOffset(header.max_timestamp, header.last_offset)

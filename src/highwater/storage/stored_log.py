@@ -122,9 +122,11 @@ class StoredLog:
             self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
 
     def restart_at(self, offset: int, *, now_ms: int) -> None:
-        """Remove everything; the next record gets `offset`. Raises StorageError."""
+        """Remove and forget everything; the next record gets `offset`. Raises StorageError."""
         with self._disk_must_obey("truncate"):
+            self._remove_snapshots(snapshot.offsets(self._files, self.directory))
             self.segments.restart_at(offset, self.config, now_ms)
+            self.leader_epochs.clear()
             self.log_start_offset = offset
             self._set_end(offset)
 

@@ -44,7 +44,8 @@ class TimeIndex(IndexFile):
     def append(self, timestamp: int, offset: int) -> None:
         """Add an entry, unless time has not moved on since the last one."""
         end = self._end
-        if end and _TIMESTAMP.unpack_from(self._touch(), end - 12)[0] >= timestamp:
+        last = _TIMESTAMP.unpack_from(self._touch(), end - 12)[0] if end else NO_TIMESTAMP
+        if timestamp <= last:
             return
         if end >= self._writable_end:
             self._make_room()

@@ -22,7 +22,7 @@ def first_at_or_after(segments: Segments, timestamp: int, *, log_start_offset: i
     for segment in segments.since(log_start_offset):
         if segment.largest_timestamp().timestamp < timestamp:
             continue
-        found = segment.find(max(segment.time_index.lookup(timestamp).offset, log_start_offset))
+        found = segment.find(max(segment.not_older(timestamp).offset, log_start_offset))
         if found is None:
             continue
         for position, header in segment.headers(found[0]):
