@@ -140,17 +140,17 @@ def _marker(record: Record) -> Document:
 
 
 def _offset_index(files: Files, path: Path, base_offset: int, _wanted: Wanted) -> Iterator[Document]:
-    for offset, position in offset_index.read_entries(_whole_entries(files, path, 8), base_offset):
+    for offset, position in offset_index.read_entries(files.open(path), base_offset):
         yield {"type": "offset_index", "offset": offset, "position": position}
 
 
 def _time_index(files: Files, path: Path, base_offset: int, _wanted: Wanted) -> Iterator[Document]:
-    for timestamp, offset in time_index.read_entries(_whole_entries(files, path, 12), base_offset):
+    for timestamp, offset in time_index.read_entries(files.open(path), base_offset):
         yield {"type": "time_index", "timestamp": timestamp, "offset": offset}
 
 
 def _transaction_index(files: Files, path: Path, _base_offset: int, _wanted: Wanted) -> Iterator[Document]:
-    for aborted in txn_index.read_entries(_whole_entries(files, path, 34)):
+    for aborted in txn_index.read_entries(files.open(path)):
         yield {"type": "aborted_transaction", **aborted._asdict()}
 
 
@@ -185,12 +185,6 @@ def _leader_epochs(files: Files, path: Path) -> Iterator[Document]:
 def _offsets(files: Files, path: Path) -> Iterator[Document]:
     for (topic, partition), offset in checkpoints.read_offsets(files, path).items():
         yield {"type": "offset", "topic": topic, "partition": partition, "offset": offset}
-
-
-def _whole_entries(files: Files, path: Path, entry_bytes: int) -> bytes:
-    file = files.open(path)
-    size = file.size()
-    return file.read(0, size - size % entry_bytes)
 
 
 _BY_SUFFIX: Final[Mapping[str, Callable[[Files, Path, int, Wanted], Iterator[Document]]]] = {

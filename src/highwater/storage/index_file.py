@@ -7,9 +7,10 @@ written, and trimmed to its entries when the segment is closed or rolled.
 from pathlib import Path
 from typing import ClassVar, Final
 
-from highwater.storage.files import Files, MappedFile, MutableBytes
+from highwater.storage.files import File, Files, MappedFile, MutableBytes
 
 _RESERVE_BYTES: Final = 4096
+_READ_BYTES: Final = 64 * 1024
 _NOTHING: Final = bytearray()
 
 
@@ -85,3 +86,20 @@ class IndexFile:
         self._end = 0
         self.max_bytes = max(self.max_bytes, at_least_entries * self.entry_bytes)
         self._files.open(self.path).cut(0)
+
+
+def used_bytes(file: File, entry_bytes: int) -> bytes:
+    """Return the entries of an index without the zeros after them, which are space for entries to come.
+
+    An index that is in use, or whose broker was killed, is as long as it may become: what is never read costs nothing.
+    """
+    content = bytearray()
+    size = file.size()
+    while len(content) < size:
+        chunk = file.read(len(content), min(_READ_BYTES, size - len(content)))
+        content += chunk
+        if not any(chunk):
+            break
+    used = len(content.rstrip(b"\0"))
+    end = used + -used % entry_bytes
+    return bytes(content[: min(end, size - size % entry_bytes)])

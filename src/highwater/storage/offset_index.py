@@ -7,7 +7,8 @@ that batch. Sparse: one per `index.interval.bytes` of log. As in Apache Kafka, s
 import struct
 from typing import Final, NamedTuple
 
-from highwater.storage.index_file import IndexFile
+from highwater.storage.files import File
+from highwater.storage.index_file import IndexFile, used_bytes
 
 _ENTRY: Final = struct.Struct(">II")
 _RELATIVE_OFFSET: Final = struct.Struct(">I")
@@ -77,9 +78,7 @@ class OffsetIndex(IndexFile):
         return offset >= self.base_offset and position < log_bytes and (self._end == 8 or position > 0)
 
 
-def read_entries(content: bytes, base_offset: int) -> list[OffsetPosition]:
+def read_entries(file: File, base_offset: int) -> list[OffsetPosition]:
     """Return the entries of a whole file, without the zeros after them in one that is still being written."""
-    entries = [OffsetPosition(base_offset + relative, position) for relative, position in _ENTRY.iter_unpack(content)]
-    while entries and entries[-1] == (base_offset, 0):
-        entries.pop()
-    return entries
+    entries = used_bytes(file, OffsetIndex.entry_bytes)
+    return [OffsetPosition(base_offset + relative, position) for relative, position in _ENTRY.iter_unpack(entries)]

@@ -7,7 +7,8 @@ batch is younger. Both only ever grow. As in Apache Kafka, so that its tools rea
 import struct
 from typing import Final, NamedTuple
 
-from highwater.storage.index_file import IndexFile
+from highwater.storage.files import File
+from highwater.storage.index_file import IndexFile, used_bytes
 
 _ENTRY: Final = struct.Struct(">qI")
 _TIMESTAMP: Final = struct.Struct(">q")
@@ -79,11 +80,7 @@ class TimeIndex(IndexFile):
         return first.timestamp < last.timestamp and first.offset < last.offset
 
 
-def read_entries(content: bytes, base_offset: int) -> list[TimestampOffset]:
+def read_entries(file: File, base_offset: int) -> list[TimestampOffset]:
     """Return the entries of a whole file, without the zeros after them in one that is still being written."""
-    entries = [
-        TimestampOffset(timestamp, base_offset + relative) for timestamp, relative in _ENTRY.iter_unpack(content)
-    ]
-    while entries and entries[-1] == (0, base_offset):
-        entries.pop()
-    return entries
+    entries = used_bytes(file, TimeIndex.entry_bytes)
+    return [TimestampOffset(timestamp, base_offset + relative) for timestamp, relative in _ENTRY.iter_unpack(entries)]

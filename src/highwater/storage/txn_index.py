@@ -99,6 +99,8 @@ class TransactionIndex:
         self._file = None
 
 
-def read_entries(content: bytes) -> list[AbortedTransaction]:
+def read_entries(file: File) -> list[AbortedTransaction]:
     """Return the entries of a whole file."""
-    return [AbortedTransaction(*fields) for _, *fields in _ENTRY.iter_unpack(content)]
+    size = file.size()
+    entries = file.read(0, size - size % _ENTRY.size)
+    return [AbortedTransaction(*fields) for _, *fields in _ENTRY.iter_unpack(entries)]

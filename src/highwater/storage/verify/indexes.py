@@ -14,7 +14,7 @@ from highwater.protocol.records.batch import BatchHeader
 from highwater.protocol.records.control import MarkerType, read_marker
 from highwater.protocol.records.record import read_records
 from highwater.storage import offset_index, time_index, txn_index
-from highwater.storage.files import Files
+from highwater.storage.files import File, Files
 from highwater.storage.txn_index import AbortedTransaction
 from highwater.storage.verify.finding import Finding
 
@@ -31,17 +31,16 @@ class IndexCheck(ABC):
 
     entry_bytes: ClassVar[int]
 
-    def __init__(self, path: Path, content: bytes) -> None:
+    def __init__(self, path: Path, file: File) -> None:
         self._path = path
-        self._leftover_bytes = len(content) % self.entry_bytes
-        self._size = len(content)
-        self._load(content[: len(content) - self._leftover_bytes], base_offset=int(path.stem))
+        self._size = file.size()
+        self._load(file, base_offset=int(path.stem))
 
     def begin(self) -> Iterator[Finding]:
         """Look at the file alone."""
-        if self._leftover_bytes:
-            start = self._size - self._leftover_bytes
-            yield Finding(self._path, f"ends with {self._leftover_bytes} bytes that are no entry", start)
+        leftover = self._size % self.entry_bytes
+        if leftover:
+            yield Finding(self._path, f"ends with {leftover} bytes that are no entry", self._size - leftover)
         yield from self._check_entries()
 
     @abstractmethod
@@ -53,7 +52,7 @@ class IndexCheck(ABC):
         """Look at the entries that are left when all batches have passed."""
 
     @abstractmethod
-    def _load(self, content: bytes, *, base_offset: int) -> None: ...
+    def _load(self, file: File, *, base_offset: int) -> None: ...
 
     @abstractmethod
     def _check_entries(self) -> Iterator[Finding]: ...
@@ -64,8 +63,8 @@ class OffsetIndexCheck(IndexCheck):
 
     entry_bytes = 8
 
-    def _load(self, content: bytes, *, base_offset: int) -> None:
-        self._entries = offset_index.read_entries(content, base_offset)
+    def _load(self, file: File, *, base_offset: int) -> None:
+        self._entries = offset_index.read_entries(file, base_offset)
         self._next = -1
         self._advance()
 
@@ -119,8 +118,8 @@ class TimeIndexCheck(IndexCheck):
 
     entry_bytes = 12
 
-    def _load(self, content: bytes, *, base_offset: int) -> None:
-        self._entries = time_index.read_entries(content, base_offset)
+    def _load(self, file: File, *, base_offset: int) -> None:
+        self._entries = time_index.read_entries(file, base_offset)
         self._largest = -1
         self._next = -1
         self._advance()
@@ -177,8 +176,8 @@ class TransactionIndexCheck(IndexCheck):
 
     entry_bytes = 34
 
-    def _load(self, content: bytes, *, base_offset: int) -> None:  # noqa: ARG002 - its offsets are absolute
-        self._entries = txn_index.read_entries(content)
+    def _load(self, file: File, *, base_offset: int) -> None:  # noqa: ARG002 - its offsets are absolute
+        self._entries = txn_index.read_entries(file)
         self._awaited = {entry.last_offset: (number, entry) for number, entry in enumerate(self._entries)}
 
     def _check_entries(self) -> Iterator[Finding]:
@@ -225,5 +224,4 @@ CHECK_BY_SUFFIX: Final[Mapping[str, type[IndexCheck]]] = {
 
 def index_check(files: Files, path: Path) -> IndexCheck:
     """Return the check for the index at `path`. Raises OSError when it cannot be read."""
-    file = files.open(path)
-    return CHECK_BY_SUFFIX[path.suffix](path, file.read(0, file.size()))
+    return CHECK_BY_SUFFIX[path.suffix](path, files.open(path))

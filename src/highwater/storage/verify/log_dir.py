@@ -9,12 +9,12 @@ from highwater.model.ids import TopicPartition
 from highwater.storage import checkpoints
 from highwater.storage.files import Files
 from highwater.storage.leader_epochs import LeaderEpochs
+from highwater.storage.log_dir import CLEAN_STOP_MARKER
 from highwater.storage.verify.finding import Finding
 from highwater.storage.verify.indexes import CHECK_BY_SUFFIX
 from highwater.storage.verify.partition import SEGMENT_NAME, check_partition
 from highwater.storage.verify.segment import Walk, check_segment
 
-CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 _PARTITION_NAME: Final = re.compile(r"(.+)-(\d+)")
 OFFSET_CHECKPOINTS: Final = (
     checkpoints.RECOVERY_POINTS,
@@ -42,7 +42,7 @@ class Verifier:
             segment = path.with_suffix(".log")
             yield from (finding for finding in self._check_segment(segment) if finding.file == path)
         elif any(SEGMENT_NAME.fullmatch(entry.name) for entry in self._files.list(path)):
-            is_unclean = not self._files.exists(path.parent / CLEAN_SHUTDOWN)
+            is_unclean = not self._files.exists(path.parent / CLEAN_STOP_MARKER)
             yield from self._check_partition(path, may_end_torn=is_unclean)
         else:
             yield from self._check_log_dir(path)
@@ -59,7 +59,7 @@ class Verifier:
         return walk.next_offset
 
     def _check_log_dir(self, log_dir: Path) -> Iterator[Finding]:
-        is_unclean = not self._files.exists(log_dir / CLEAN_SHUTDOWN)
+        is_unclean = not self._files.exists(log_dir / CLEAN_STOP_MARKER)
         log_end_offsets: dict[TopicPartition, int] = {}
         for entry in self._files.list(log_dir):
             name = _PARTITION_NAME.fullmatch(entry.name)

@@ -86,10 +86,9 @@ def _problems(header: BatchHeader, batch: memoryview, walk: Walk, base_offset: i
         yield f"batch has codec {header.codec}, which does not exist"
     if header.leader_epoch < walk.leader_epoch:
         yield f"batch has leader epoch {header.leader_epoch}, one before it {walk.leader_epoch}"
-    if walk.leader_epochs.latest >= 0 and header.leader_epoch >= 0:
-        expected = walk.leader_epochs.epoch_at(header.base_offset)
-        if expected != header.leader_epoch:
-            yield f"batch has leader epoch {header.leader_epoch}, the checkpoint of epochs says {expected}"
+    expected = walk.leader_epochs.epoch_at(header.base_offset)  # -1 before the log start, where nothing is kept
+    if expected >= 0 and expected != header.leader_epoch:
+        yield f"batch has leader epoch {header.leader_epoch}, the checkpoint of epochs says {expected}"
 
 
 def _is_cut_short(rest: bytes, available: int) -> bool:

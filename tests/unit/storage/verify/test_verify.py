@@ -13,8 +13,9 @@ from highwater.storage.checkpoints import RECOVERY_POINTS
 from highwater.storage.files import OsFiles, ReadOnlyFiles
 from highwater.storage.log import Log
 from highwater.storage.log_config import LogConfig
+from highwater.storage.log_dir import CLEAN_STOP_MARKER
 from highwater.storage.verify.finding import Finding
-from highwater.storage.verify.log_dir import CLEAN_SHUTDOWN, Verifier
+from highwater.storage.verify.log_dir import Verifier
 
 PARTITION = "events-0"
 NOW_MS = 1_700_000_000_000
@@ -58,7 +59,7 @@ def write_log(log_dir: Path, *, batches: int = 40) -> Path:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A sound partition in a log dir that was stopped cleanly."""
-    (tmp_path / CLEAN_SHUTDOWN).touch()
+    (tmp_path / CLEAN_STOP_MARKER).touch()
     return write_log(tmp_path)
 
 
@@ -213,11 +214,17 @@ def test_an_entry_in_the_transaction_index_needs_an_abort_of_its_producer(folder
     assert "producer 8 does not end at an abort marker of this producer" in finding.problem
 
 
+def test_epochs_of_before_the_log_start_are_not_asked_for(folder: Path) -> None:
+    """Deleting records moves the start of the first epoch that is kept, and not the batch it falls into."""
+    (folder / "leader-epoch-checkpoint").write_text("0\n2\n3 11\n5 40\n")
+    assert findings(folder) == []
+
+
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 def test_zeros_after_the_entries_are_an_index_in_use(folder: Path, suffix: str) -> None:
     """A broker makes an index as long as it may become, and trims it when it stops."""
     with segments(folder)[-1].with_suffix(suffix).open("ab") as file:
-        file.write(bytes(24 * 100))
+        file.write(bytes(24 * 100_000))
     assert findings(folder) == []
 
 
@@ -230,14 +237,14 @@ def test_an_unfinished_append_is_a_fault_only_after_a_clean_stop(folder: Path, c
     for path in (folder, folder.parent):
         (finding,) = findings(path)
         assert (finding.position, finding.offset, finding.is_repaired_on_start) == (size, 82, False)
-    (folder.parent / CLEAN_SHUTDOWN).unlink()
+    (folder.parent / CLEAN_STOP_MARKER).unlink()
     for path in (folder, folder.parent):
         (finding,) = findings(path)
         assert (finding.position, finding.offset, finding.is_repaired_on_start) == (size, 82, True)
 
 
 def test_damage_inside_the_last_segment_is_a_fault_after_any_stop(folder: Path) -> None:
-    (folder.parent / CLEAN_SHUTDOWN).unlink()
+    (folder.parent / CLEAN_STOP_MARKER).unlink()
     change(segments(folder)[-1], lambda content: content.extend(bytes(100)))
     (finding,) = findings(folder)
     assert not finding.is_repaired_on_start
