@@ -167,7 +167,7 @@ class LineParser:
             key, found, value = line.partition(self._separator)
             if not found:
                 raise CommandFailed(
-                    f"line {number} has no key separator {self._separator.decode()!r}; nothing of it was sent"
+                    f"line {number} has no key separator {self._separator.decode()!r}; the lines before it were sent"
                 )
         return Outgoing(key, None if value == self._null else value, self._headers)
 
