@@ -98,5 +98,7 @@ def _partition(context: RequestContext, topic: Topic, index: int) -> DescribeTop
         leader_epoch=view.leader_epoch,
         replica_nodes=view.replicas,
         isr_nodes=view.isr,
+        eligible_leader_replicas=[],  # null, which the schema allows, makes the Java client fail
+        last_known_elr=[],
         offline_replicas=view.offline,
     )
