@@ -1,5 +1,7 @@
 """A classic group on stage: members by name, time by hand."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,8 @@ from highwater.protocol.messages.leave_group import MemberIdentity
 from highwater.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from highwater.groups.causes import CauseKind
 
 SESSION_MS = 10_000
@@ -190,3 +194,9 @@ class Stage:
 @pytest.fixture
 def stage() -> Stage:
     return Stage()
+
+
+@pytest.fixture(scope="session")
+def new_stage() -> Callable[[], Stage]:
+    """Make stages: for tests that need one for every example."""
+    return Stage
