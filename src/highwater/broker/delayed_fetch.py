@@ -144,6 +144,8 @@ class DelayedFetch:
 
     def _park(self) -> None:
         if self._timer is None:
+            for entry in () if self._keep_interest else self._interest.entries.values():
+                entry.follow(self._find(entry))
             self._timer = self._loop.call_later(self._max_wait_ms / 1000, self._time_is_up)
             self._interest.waiting = self
 
@@ -181,7 +183,8 @@ class DelayedFetch:
         index = entry.key[1]
         try:
             partition = self._find(entry)
-            entry.follow(partition)
+            if self._keep_interest:
+                entry.follow(partition)
             partition.check_epoch(entry.known_epoch)
             records = None
             if budget_bytes > 0 or at_least_one_batch:

@@ -55,6 +55,7 @@ class Connection:
         "_client_id_bytes",
         "_contexts",
         "_deferred",
+        "_in_turn",
         "_inbox",
         "_listener_name",
         "_loop",
@@ -97,6 +98,7 @@ class Connection:
         self._client_id = ""
         self._client_id_bytes = b""
         self._contexts: dict[int, RequestContext] = {}
+        self._in_turn = False
         self._reading = True
         self._writing = False
         self.closed = False
@@ -139,14 +141,20 @@ class Connection:
         if appends.staged:
             appends.write()
         if self._turn_of_deferred:
-            starting, self._turn_of_deferred = self._turn_of_deferred, []
-            for answer in starting:
-                deferred = self._deferred.get(answer)
-                if deferred is not None:
-                    deferred.start(partial(self._deferred_answered, answer))
+            self._start_deferred()
         self._send_answers()
         if appends.to_wake:
             appends.wake()
+
+    def _start_deferred(self) -> None:
+        """Begin what may wait; those that need not are answered with the rest of this turn."""
+        starting, self._turn_of_deferred = self._turn_of_deferred, []
+        self._in_turn = True
+        for answer in starting:
+            deferred = self._deferred.get(answer)
+            if deferred is not None:
+                deferred.start(partial(self._deferred_answered, answer))
+        self._in_turn = False
 
     def _take(self, frame: memoryview) -> None:
         """Decode one request and hand it to its handler."""
@@ -256,7 +264,7 @@ class Connection:
         if self._deferred.pop(answer, None) is not None:
             self._metrics.waiting[answer.api_key].value -= 1
         answer.response = response
-        if answer is self._answers[0]:
+        if answer is self._answers[0] and not self._in_turn:
             self._send_answers()
 
     def _send_answers(self) -> None:

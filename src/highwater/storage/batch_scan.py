@@ -1,7 +1,8 @@
 """Walk through the batches of a segment by their headers, reading the file in chunks."""
 
 from collections.abc import Iterator
-from typing import Final
+from struct import Struct
+from typing import Final, NamedTuple
 
 from highwater.model.errors import StorageError
 from highwater.protocol.records.batch import HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader
@@ -11,6 +12,10 @@ LOOKUP_CHUNK_BYTES: Final = 8 * 1024
 """Two index intervals: one read usually finds what the index pointed near to."""
 
 SCAN_CHUNK_BYTES: Final = 1024 * 1024
+
+
+_SPAN: Final = Struct(">qi4xb6xi")
+"""Of a batch header: base offset, length, magic, last offset delta."""
 
 
 class DamagedSegment(StorageError):
@@ -36,6 +41,43 @@ def headers(file: File, start: int, end: int, *, chunk_bytes: int) -> Iterator[t
         header = _header(chunk, within, position, end)
         yield position, header
         position += header.batch_length + LENGTH_PREFIX_BYTES
+
+
+class Located(NamedTuple):
+    """Where a batch is."""
+
+    position: int
+    size: int
+    first_last_offset: int
+    """The last offset of the batch at which the walk began, which an index entry can be checked by."""
+
+
+def locate(file: File, start: int, end: int, offset: int) -> Located | None:
+    """Return the first batch from `start` on that ends at or after `offset`, or None. Raises DamagedSegment.
+
+    The walk of `headers`, without its objects: a reader of small batches passes a dozen of them in every fetch.
+    """
+    position = start
+    first_last_offset = -1
+    unpack = _SPAN.unpack_from
+    while position < end:
+        chunk = file.read(position, min(LOOKUP_CHUNK_BYTES, end - position))
+        within, last_start = 0, len(chunk) - HEADER_BYTES
+        if last_start < 0:
+            raise DamagedSegment(position, f"{len(chunk)} bytes are too few for a batch")
+        while within <= last_start:
+            base_offset, length, magic, last_offset_delta = unpack(chunk, within)
+            size = length + LENGTH_PREFIX_BYTES
+            if magic != MAGIC or size < HEADER_BYTES or last_offset_delta < 0 or position + within + size > end:
+                raise DamagedSegment(position + within, "no whole record batch begins here")
+            last_offset = base_offset + last_offset_delta
+            if first_last_offset < 0:
+                first_last_offset = last_offset
+            if last_offset >= offset:
+                return Located(position + within, size, first_last_offset)
+            within += size
+        position += within
+    return None
 
 
 def batches(file: File, start: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:

@@ -205,6 +205,24 @@ class Segment:
                 return position, header
         return None
 
+    def locate(self, offset: int) -> tuple[int, int] | None:
+        """Return position and size of the first batch that ends at or after `offset`."""
+        try:
+            return self._locate(offset)
+        except DamagedSegment:
+            # An index that points nowhere is repaired; if the log itself is damaged this raises again.
+            self.rebuild_indexes()
+            return self._locate(offset)
+
+    def _locate(self, offset: int) -> tuple[int, int] | None:
+        indexed_offset, start = self.offset_index.lookup(offset)
+        found = batch_scan.locate(self.file, start, self.size, offset)
+        if found is None:
+            return None
+        if start and found.first_last_offset != indexed_offset:
+            raise DamagedSegment(start, f"the index expects a batch that ends with offset {indexed_offset}")
+        return found.position, found.size
+
     def batch_size_at(self, position: int) -> int:
         """Return the size of the batch that begins at `position`."""
         _, header = next(self.headers(position, chunk_bytes=HEADER_BYTES))

@@ -52,20 +52,29 @@ class Segments:
         """Return the batches from the one that holds `offset` to the last one below `up_to`, of one segment."""
         segment = self.active
         position = self._recent_ends.get(offset)
+        first_bytes = 0
         if position is None:
-            found = self.find(offset)
+            found = self._locate(offset)
             if found is None:
                 return None
-            segment, position, _ = found
+            segment, position, first_bytes = found
         available = self._end_position(segment, up_to, log_end_offset) - position
         if available <= 0:
             return None
         if available > max_bytes:
-            first_bytes = segment.batch_size_at(position)
+            first_bytes = first_bytes or segment.batch_size_at(position)
             if first_bytes > max_bytes and not at_least_one:
                 return None
             available = max(first_bytes, max_bytes)
         return FileRegion(segment.file, position, available)
+
+    def _locate(self, offset: int) -> tuple[Segment, int, int] | None:
+        """Return position and size of the first batch that ends at or after `offset`, in its segment."""
+        for segment in (self.active,) if offset >= self.active.base_offset else self.since(offset):
+            located = segment.locate(offset)
+            if located is not None:
+                return segment, *located
+        return None
 
     def find(self, offset: int) -> tuple[Segment, int, BatchHeader] | None:
         """Return the first batch that ends at or after `offset`, and where it is; compaction may have left gaps."""
@@ -83,8 +92,14 @@ class Segments:
             position = self._recent_ends.get(up_to)
             if position is not None:
                 return position
-        found = segment.find(up_to)
+        elif up_to >= self._after(segment).base_offset:
+            return segment.size
+        found = segment.locate(up_to)
         return segment.size if found is None else found[0]
+
+    def _after(self, segment: Segment) -> Segment:
+        """Return the segment after one that is not the active one."""
+        return self._segments[bisect_right(self._segments, segment.base_offset, key=_BASE_OFFSET)]
 
     # Changing
 
