@@ -5,12 +5,9 @@ with BrokerProcess({"num.partitions": 3}) as broker:
 """
 
 import atexit
-import contextlib
-import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
+
+from highwater.testing.ports import HOST, free_port, is_free
 
 READY_TIMEOUT_SECONDS: Final = 30.0
 STOP_TIMEOUT_SECONDS: Final = 30.0
@@ -39,7 +38,7 @@ class BrokerFailed(Exception):
 class BrokerProcess:
     """A broker that can be started, stopped, killed and started again on the same port and data."""
 
-    host: Final = "127.0.0.1"
+    host: Final = HOST
 
     def __init__(self, settings: Mapping[str, object] | None = None) -> None:
         self.settings: dict[str, object] = {**TEST_DEFAULTS, **(settings or {})}
@@ -73,11 +72,11 @@ class BrokerProcess:
             self._launch(self.port)
             return self
         for _ in range(_PORT_ATTEMPTS):
-            port = _free_port()
+            port = free_port()
             try:
                 self._launch(port)
             except BrokerFailed:
-                if _is_free(port):
+                if is_free(port):
                     raise  # it had another reason
             else:
                 self.port = port
@@ -169,21 +168,3 @@ def _remove_left_over() -> None:
 
 def _as_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _free_port() -> int:
-    """Return a port below the ephemeral range, where no client's outgoing connection can take it from us."""
-    while True:
-        port = random.randrange(10_000, 32_768)  # noqa: S311 - not a secret
-        if _is_free(port):
-            return port
-
-
-def _is_free(port: int) -> bool:
-    with contextlib.closing(socket.socket()) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((BrokerProcess.host, port))
-        except OSError:
-            return False
-        return True

@@ -1,0 +1,92 @@
+"""What is ZooKeeper's own: losing the connection, losing the session, keeping others out."""
+
+import asyncio
+
+import pytest
+
+from highwater.coordination.port import Create, NoNode, SessionState, StoreFailed
+from highwater.coordination.zookeeper import ZooKeeperCoordination
+from highwater.testing.ports import free_port
+from highwater.testing.zookeeper import ZooKeeperProcess
+
+
+async def test_a_zookeeper_that_is_not_there_is_said_so() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with pytest.raises(StoreFailed, match=address):
+        await ZooKeeperCoordination.connect(address, session_timeout_ms=5000, connection_timeout_ms=200)
+
+
+async def test_a_chroot_is_made_and_hides_what_is_outside(zookeeper: ZooKeeperProcess) -> None:
+    inside = await ZooKeeperCoordination.connect(f"{zookeeper.address}/kafka/prod", session_timeout_ms=5000)
+    outside = await ZooKeeperCoordination.connect(zookeeper.address, session_timeout_ms=5000)
+    try:
+        assert await inside.multi([Create("/a", b"1"), Create("/a/b_", sequence=True)]) == ["/a", "/a/b_0000000000"]
+        assert (await outside.read("/kafka/prod/a")).data == b"1"
+    finally:
+        await inside.close()
+        await outside.close()
+
+
+async def test_nodes_made_with_a_digest_are_closed_to_others(zookeeper: ZooKeeperProcess) -> None:
+    ours = await ZooKeeperCoordination.connect(zookeeper.address, session_timeout_ms=5000, digest=("hw", "secret"))
+    theirs = await ZooKeeperCoordination.connect(zookeeper.address, session_timeout_ms=5000)
+    try:
+        await ours.create("/guarded", b"1")
+        assert (await ours.read("/guarded")).data == b"1"
+        with pytest.raises(StoreFailed, match="NoAuth"):
+            await theirs.read("/guarded")
+    finally:
+        await ours.close()
+        await theirs.close()
+
+
+async def test_a_broken_connection_keeps_the_session_and_tells_every_watcher_to_look_again() -> None:
+    with ZooKeeperProcess() as server:
+        store = await ZooKeeperCoordination.connect(server.address, session_timeout_ms=20_000)
+        states: asyncio.Queue[SessionState] = asyncio.Queue()
+        told = asyncio.Event()
+        store.on_session(states.put_nowait)
+        await store.create("/me", ephemeral=True)
+        store.watch_node("/me", told.set)
+        server.kill()
+        assert await states.get() is SessionState.SUSPENDED
+        server.start()
+        assert await states.get() is SessionState.CONNECTED
+        await told.wait()
+        assert await store.exists("/me")
+        told.clear()
+        await store.delete("/me")
+        await told.wait()
+        await store.close()
+
+
+async def test_an_expired_session_is_told_and_followed_by_a_new_one(zookeeper: ZooKeeperProcess) -> None:
+    store = await ZooKeeperCoordination.connect(f"{zookeeper.address}/expiry", session_timeout_ms=5000)
+    states: list[SessionState] = []
+    again = asyncio.Event()
+
+    def on_state(state: SessionState) -> None:
+        states.append(state)
+        if state is SessionState.CONNECTED:
+            again.set()
+
+    store.on_session(on_state)
+    await store.create("/me", ephemeral=True)
+    await _end_session_behind_its_back(store, zookeeper.address)
+    await again.wait()
+    assert states[-2:] == [SessionState.LOST, SessionState.CONNECTED]
+    with pytest.raises(NoNode):
+        await store.read("/me")
+    await store.create("/me", ephemeral=True)
+    await store.close()
+
+
+async def _end_session_behind_its_back(store: ZooKeeperCoordination, address: str) -> None:
+    """Open the same session a second time and close it: ZooKeeper ends it for both."""
+    from kazoo.client import KazooClient
+
+    twin = KazooClient(address, client_id=store._client.client_id)
+    loop = asyncio.get_running_loop()
+    await loop.run_in_executor(None, twin.start)
+    await loop.run_in_executor(None, twin.stop)
+    twin.close()
