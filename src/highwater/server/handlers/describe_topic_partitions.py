@@ -101,6 +101,4 @@ def _partition(context: RequestContext, topic: Topic, index: int) -> DescribeTop
         eligible_leader_replicas=[],  # null, which the schema allows, makes the Java client fail
         last_known_elr=[],
         offline_replicas=view.offline,
-        eligible_leader_replicas=[],  # Java's admin client fails on null
-        last_known_elr=[],
     )
