@@ -1,6 +1,6 @@
 """The records of the internal topics, for people and programs: `[group,topic,partition]::OffsetAndMetadata(...)`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from struct import Struct as ByteLayout
 from typing import Any, Final, NamedTuple
 
@@ -76,18 +76,20 @@ class InternalRecord(NamedTuple):
     kind: str
     key: Message
     value: Message | None
+    version: int = 0
+    """Of the value; fields that the version does not have are not shown."""
 
     def as_text(self) -> str:
         """Return the record as one line."""
-        about = ",".join(str(getattr(self.key, field.name)) for field in self.key.FIELDS)
+        about = ",".join(str(part) for _, part in _fields(self.key, 0))
         if self.value is None:
             return f"[{about}]::null"
-        fields = ", ".join(f"{field.name}={getattr(self.value, field.name)!r}" for field in self.value.FIELDS)
-        return f"[{about}]::{self.kind}({fields})"
+        says = ", ".join(f"{name}={part!r}" for name, part in _fields(self.value, self.version))
+        return f"[{about}]::{self.kind}({says})"
 
     def as_document(self) -> dict[str, Any]:
         """Return the record as JSON."""
-        return {"kind": self.kind, "key": _plain(self.key), "value": _plain(self.value)}
+        return {"kind": self.kind, "key": _plain(self.key, 0), "value": _plain(self.value, self.version)}
 
 
 def decode(kinds: Mapping[int, Kind], key: bytes | None, value: bytes | None) -> InternalRecord | None:
@@ -99,7 +101,8 @@ def decode(kinds: Mapping[int, Kind], key: bytes | None, value: bytes | None) ->
         about = codec.decode(kind.key, 0, key[_NUMBER.size :])
         if value is None:
             return InternalRecord(kind.name, about, None)
-        return InternalRecord(kind.name, about, codec.decode(kind.value, _leading_number(value), value[_NUMBER.size :]))
+        version = _leading_number(value)
+        return InternalRecord(kind.name, about, codec.decode(kind.value, version, value[_NUMBER.size :]), version)
     except KafkaError:
         return None
 
@@ -112,13 +115,17 @@ def _leading_number(data: bytes | None) -> int:
     return number
 
 
-def _plain(value: Any) -> Any:
+def _fields(struct: Struct, version: int) -> Iterator[tuple[str, Any]]:
+    return ((field.name, getattr(struct, field.name)) for field in struct.FIELDS if version in field.versions)
+
+
+def _plain(value: Any, version: int) -> Any:
     """Return a message, or a field of one, as JSON."""
     match value:
         case Struct():
-            return {field.name: _plain(getattr(value, field.name)) for field in value.FIELDS}
+            return {name: _plain(part, version) for name, part in _fields(value, version)}
         case list():
-            return [_plain(element) for element in value]
+            return [_plain(element, version) for element in value]
         case bytes():
             return as_json_value(value)
         case _:

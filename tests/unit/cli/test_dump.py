@@ -170,7 +170,8 @@ def test_committed_offsets_are_decoded_by_the_name_of_their_folder(
     path = write_segment(tmp_path / "__consumer_offsets-17", batch)
     assert run(["dump", "--print-data", str(path)]) == 0
     lines = [line.split("  ", 3)[-1].split("Z  ")[-1] for line in capsys.readouterr().out.splitlines()[2:]]
-    assert lines[0].startswith("[billing,events,3]::OffsetAndMetadata(offset=42, leader_epoch=7, metadata='note'")
+    offset = f"offset=42, leader_epoch=7, metadata='note', commit_timestamp={TIME_MS}"
+    assert lines[0] == f"[billing,events,3]::OffsetAndMetadata({offset})"
     assert lines[1:3] == ["[billing,events,3]::null", "[billing]::null"]
     assert lines[3].startswith("key \\x00cunknown")
     assert lines[4].endswith("value v")
@@ -184,7 +185,12 @@ def test_a_decoder_can_be_asked_for_wherever_the_file_is(
     _, record = documents(capsys)
     assert record["decoded"]["kind"] == "OffsetAndMetadata"
     assert record["decoded"]["key"] == {"group": "billing", "topic": "events", "partition": 3}
-    assert record["decoded"]["value"]["offset"] == 42
+    assert record["decoded"]["value"] == {
+        "offset": 42,
+        "leader_epoch": 7,
+        "metadata": "note",
+        "commit_timestamp": TIME_MS,
+    }
     assert run(["dump", "--print-data", str(path)]) == 0
     assert "OffsetAndMetadata" not in capsys.readouterr().out
 
