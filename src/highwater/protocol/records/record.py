@@ -193,19 +193,28 @@ def _parse_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
         raise InvalidRecord(f"a record states {count} headers in {end - position} bytes")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
-        length, position = varint.read(data, position)
-        if not 0 <= length <= end - position:
-            raise InvalidRecord(f"the key of a record header has length {length}")
-        key = data[position : position + length].decode("utf-8", "surrogateescape")
-        position += length
-        length, position = varint.read(data, position)
-        if length == -1:
-            headers.append((key, None))
-            continue
-        if not 0 <= length <= end - position:
-            raise InvalidRecord(f"the value of a record header has length {length}")
-        headers.append((key, data[position : position + length]))
-        position += length
+        number = data[position]
+        position += 1
+        if number > 0x7F:
+            number, position = read_folded(data, position - 1)
+        start = position
+        position += number >> 1
+        if number & 1 or position > end:
+            raise InvalidRecord("the key of a record header has a length that does not fit")
+        key = data[start:position].decode("utf-8", "surrogateescape")
+
+        number = data[position]
+        position += 1
+        if number > 0x7F:
+            number, position = read_folded(data, position - 1)
+        value = None
+        if number != _NULL:
+            start = position
+            position += number >> 1
+            if number & 1 or position > end:
+                raise InvalidRecord("the value of a record header has a length that does not fit")
+            value = data[start:position]
+        headers.append((key, value))
     return tuple(headers), position
 
 
