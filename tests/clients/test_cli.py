@@ -92,7 +92,7 @@ def test_a_dry_run_creates_nothing(cli: Cli, topic_name: str) -> None:
 
 
 def test_a_topic_that_exists_is_an_error_unless_it_may(cli: Cli, topic: str) -> None:
-    assert "already exists" in cli.error("topic", "create", topic)
+    assert "TOPIC_ALREADY_EXISTS" in cli.error("topic", "create", topic)
     assert cli.json("topic", "create", topic, "--if-missing") == [{"topic": topic, "outcome": "exists"}]
 
 

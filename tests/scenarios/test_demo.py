@@ -1,0 +1,17 @@
+"""The demo is a promise: it runs, it proves what it says, it ends by itself."""
+
+import subprocess
+import sys
+
+
+def test_the_demo_reads_all_that_it_wrote_and_ends_well() -> None:
+    outcome = subprocess.run(
+        [sys.executable, "-m", "highwater", "demo", "--seconds", "2"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    assert "all of them, once, in order, byte for byte" in outcome.stdout
+    assert outcome.stderr == ""
