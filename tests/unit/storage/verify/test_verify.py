@@ -27,7 +27,7 @@ def place(batch: bytearray, offset: int, epoch: int) -> bytearray:
     return batch
 
 
-def write_log(log_dir: Path, *, batches: int = 40) -> Path:
+def write_log(log_dir: Path, *, batches: int = 40, stop: bool = True) -> Path:
     """Write a partition of several small segments, two leader epochs and an aborted transaction; return its folder."""
     folder = log_dir / PARTITION
     folder.mkdir(parents=True)
@@ -52,7 +52,8 @@ def write_log(log_dir: Path, *, batches: int = 40) -> Path:
         log.append_as_follower(memoryview(place(batch, offset, 5)), now_ms=NOW_MS)
         log.write_staged()
         offset += 1
-    log.close()
+    if stop:
+        log.close()
     return folder
 
 
@@ -96,6 +97,14 @@ def test_a_sound_partition_passes_in_every_way_to_name_it(folder: Path) -> None:
     assert list(verifier.check(folder.parent)) == []
     assert (verifier.partitions, verifier.segments, verifier.batches) == (1, len(segments(folder)), 42)
     assert verifier.size_bytes == sum(path.stat().st_size for path in segments(folder))
+
+
+def test_the_files_of_a_broker_that_was_killed_pass(tmp_path: Path) -> None:
+    """Indexes are then still as long as they may become, and nothing was completed."""
+    folder = write_log(tmp_path, stop=False)
+    assert max(path.stat().st_size for path in folder.glob("*.index")) > 1_000_000
+    for path in (folder, folder.parent, *segments(folder)):
+        assert findings(path) == []
 
 
 def test_looking_changes_nothing(folder: Path) -> None:
