@@ -30,7 +30,7 @@ from highwater.protocol.records.batch import (
     patch_offset_and_epoch,
     read_header,
 )
-from highwater.protocol.records.contents import check_keys, read_produced_records
+from highwater.protocol.records.contents import check_keys, check_record_timestamps, read_produced_records
 from highwater.protocol.records.errors import InvalidRecord
 from highwater.protocol.records.validate import LAST_CODEC, check_batch, check_produced, check_timestamps
 from highwater.storage import recovery
@@ -175,12 +175,7 @@ class Log(StoredLog):
             max_timestamp - now_ms > config.message_timestamp_after_max_ms
             or now_ms - base_timestamp > config.message_timestamp_before_max_ms
         ):
-            check_timestamps(
-                read_header(records),
-                now_ms=now_ms,
-                before_max_ms=config.message_timestamp_before_max_ms,
-                after_max_ms=config.message_timestamp_after_max_ms,
-            )
+            self._refuse_timestamps(records, now_ms)
         base_offset = self._staged_end
         last_offset = base_offset + last_offset_delta
         if producer_id >= 0:
@@ -209,6 +204,15 @@ class Log(StoredLog):
         self._staged_end = last_offset + 1
         self._staged_now_ms = now_ms
         return Staged(base_offset, last_offset, append_time_ms, self.log_start_offset)
+
+    def _refuse_timestamps(self, records: memoryview, now_ms: int) -> None:
+        """Raise for a batch whose header states a timestamp out of bounds, with the record at fault if one is."""
+        before_max_ms = self.config.message_timestamp_before_max_ms
+        after_max_ms = self.config.message_timestamp_after_max_ms
+        contents = read_produced_records(records)
+        check_record_timestamps(contents, now_ms=now_ms, before_max_ms=before_max_ms, after_max_ms=after_max_ms)
+        header = read_header(records)
+        check_timestamps(header, now_ms=now_ms, before_max_ms=before_max_ms, after_max_ms=after_max_ms)
 
     def stage_from_coordinator(self, records: memoryview, *, leader_epoch: int, now_ms: int) -> Staged:
         """Stage what a coordinator of this broker made: a marker, or records of a transaction without sequences.

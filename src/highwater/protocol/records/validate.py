@@ -11,6 +11,8 @@ from highwater.protocol.records.batch import (
     DELETE_HORIZON,
     HEADER_BYTES,
     LOG_APPEND_TIME,
+    MAGIC,
+    MAGIC_AT,
     NO_TIMESTAMP,
     TRANSACTIONAL,
     BatchHeader,
@@ -45,11 +47,16 @@ def check_batch(view: memoryview, position: int = 0) -> BatchHeader:
 def check_produced(view: memoryview, *, max_message_bytes: int) -> BatchHeader:
     """Return the header of the one batch that `view` holds, as a producer may send it.
 
-    The checksum comes last: the other checks cost next to nothing.
+    The checksum comes last: the other checks cost next to nothing. A batch that is cut short is the producer's mistake,
+    not damage on the way, which a client would answer by sending it again.
     """
-    if not view:
+    if len(view) <= MAGIC_AT:
         raise InvalidRecord("a produce request must carry one record batch for each partition, found none")
+    if view[MAGIC_AT] == MAGIC and len(view) < HEADER_BYTES:
+        raise InvalidRecord(f"a record batch needs at least {HEADER_BYTES} bytes, found {len(view)}")
     header = read_header(view)
+    if header.size > len(view):
+        raise InvalidRecord(f"record batch of {header.size} bytes is cut short after {len(view)}")
     _check_length(header, len(view))
     if header.size > max_message_bytes:
         raise MessageTooLarge(size_bytes=header.size, max_message_bytes=max_message_bytes)

@@ -3,17 +3,25 @@
 A client that asks in a version we do not know gets a version 0 answer with UNSUPPORTED_VERSION and the table, so that
 it can ask again; the connection stays open. The connection passes `None` as the request in that case.
 v3  features: the finalized ones, which clients act on; we list one only when it works
+v3  the client's software has a name and version that can be a metric's label, or the answer is INVALID_REQUEST
 """
+
+import re
+from typing import Final
 
 from highwater.model.errors import ErrorCode
 from highwater.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from highwater.server.api_table import API_TABLE
 from highwater.server.request_context import RequestContext
 
+SOFTWARE_NAMED_FROM: Final = 3
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+
 
 def handle(context: RequestContext, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
     """Return the table of APIs that clients may call."""
-    del context
+    if request is not None and context.version >= SOFTWARE_NAMED_FROM and not _is_well_named(request):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE if request is not None else ErrorCode.UNSUPPORTED_VERSION,
         api_keys=[
@@ -22,3 +30,8 @@ def handle(context: RequestContext, request: ApiVersionsRequest | None) -> ApiVe
             if not api.between_brokers
         ],
     )
+
+
+def _is_well_named(request: ApiVersionsRequest) -> bool:
+    names = (request.client_software_name, request.client_software_version)
+    return all(_SOFTWARE.fullmatch(name) for name in names)

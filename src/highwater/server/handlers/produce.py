@@ -15,6 +15,7 @@ from highwater.broker.partition import Partition
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.ids import Offset, TopicId
 from highwater.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -22,6 +23,9 @@ from highwater.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from highwater.protocol.records.batch import HEADER_BYTES, read_header
+from highwater.protocol.records.errors import RecordAtFault
+from highwater.protocol.records.validate import FIRST_PRODUCE_VERSION_WITH_ZSTD, check_codec_for_version
 from highwater.security.authorizer import Operation, ResourceType
 from highwater.server.request_context import RequestContext
 
@@ -51,6 +55,11 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
             except KafkaError as error:
                 receipt.error_code = error.code
                 receipt.error_message = error.message or None
+                if isinstance(error, RecordAtFault) and error.record_index is not None:
+                    fault = BatchIndexAndErrorMessage(
+                        batch_index=error.record_index, batch_index_error_message=error.message
+                    )
+                    receipt.record_errors = [fault]
         response.responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
         )
@@ -71,6 +80,8 @@ def _append(
     partition = context.broker.partitions.leader_of(topic_name, data.index)
     if data.records is None or not len(data.records):
         raise KafkaError("a Produce without records", code=ErrorCode.INVALID_RECORD)
+    if context.version < FIRST_PRODUCE_VERSION_WITH_ZSTD and len(data.records) >= HEADER_BYTES:
+        check_codec_for_version(read_header(data.records), context.version)
     if acks == ACKS_ALL:
         partition.check_enough_replicas()
     staged = partition.stage(data.records, now_ms=context.broker.now_ms(), receipt=receipt)

@@ -105,7 +105,7 @@ def test_walking_refuses_a_length_that_would_never_advance(a_batch: AClientBatch
 def test_other_message_formats_are_named_as_such_even_when_shorter_than_a_header(magic: int) -> None:
     with pytest.raises(KafkaError, match=f"version {magic} is not supported") as refusal:
         read_header(bytes(16) + bytes([magic]) + bytes(9))
-    assert refusal.value.code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    assert refusal.value.code == (ErrorCode.INVALID_RECORD if magic < 2 else ErrorCode.CORRUPT_MESSAGE)
 
 
 def test_fewer_bytes_than_a_header_are_corrupt(a_batch: AClientBatch) -> None:

@@ -7,6 +7,7 @@ from highwater.protocol.records.batch import read_header
 from highwater.protocol.records.compression import Codec
 from highwater.protocol.records.contents import check_keys, check_record_timestamps, read_produced_records
 from highwater.protocol.records.control import Marker, MarkerType, build_marker, read_marker
+from highwater.protocol.records.errors import InvalidRecord, InvalidTimestamp
 from highwater.protocol.records.record import Record, assemble, build_batch, read_records
 from highwater.protocol.records.validate import check_batch
 
@@ -21,17 +22,17 @@ def test_a_producer_leaves_no_gaps_between_offsets() -> None:
 
 def test_a_compacted_topic_needs_a_key_in_every_record() -> None:
     check_keys([Record(0, 1, b"", None)])
-    with pytest.raises(KafkaError, match="record 1 of the batch has no key") as refusal:
+    with pytest.raises(InvalidRecord) as refusal:
         check_keys([Record(0, 1, b"a", None), Record(1, 1, None, b"v")])
-    assert refusal.value.code == ErrorCode.INVALID_RECORD
+    assert refusal.value.record_index == 1
 
 
 def test_an_early_record_behind_a_late_one_is_found() -> None:
     records = [Record(0, 1_000, None, None), Record(1, 10, None, None), Record(2, -1, None, None)]
     check_record_timestamps(records, now_ms=1_000, before_max_ms=990, after_max_ms=0)
-    with pytest.raises(KafkaError) as refusal:
+    with pytest.raises(InvalidTimestamp) as refusal:
         check_record_timestamps(records, now_ms=1_000, before_max_ms=989, after_max_ms=0)
-    assert refusal.value.code == ErrorCode.INVALID_TIMESTAMP
+    assert refusal.value.record_index == 1
 
 
 @pytest.mark.parametrize("marker_type", MarkerType)
