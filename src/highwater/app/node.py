@@ -219,7 +219,9 @@ class Node:
         partitions.tell(OFFSETS_TOPIC, groups)
         await config_admin.start()
         await topic_admin.start()
-        self._upkeep = Upkeep(loop, self._executor, config, partitions=partitions, replicas=replicas, now_ms=_now_ms)
+        self._upkeep = Upkeep(
+            loop, self._executor, config, partitions=partitions, replicas=replicas, appends=appends, now_ms=_now_ms
+        )
         return Broker(
             id=self.broker_id,
             loop=loop,

@@ -27,12 +27,14 @@ class Appends:
     A handler stages; the connection calls `write` once per turn, sends its answers, then calls `wake`.
     """
 
-    __slots__ = ("_loop", "staged", "to_wake", "written_batches", "written_bytes")
+    __slots__ = ("_loop", "staged", "to_wake", "unflushed", "written_batches", "written_bytes")
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
         self.staged: list[Partition] = []
         self.to_wake: deque[Wakeable] = deque()
+        self.unflushed: dict[Partition, None] = {}
+        """Partitions with `flush.ms` that were written to since they were last flushed."""
         self.written_bytes = 0
         self.written_batches = 0
 

@@ -18,7 +18,7 @@ NO_EPOCH: Final = LeaderEpoch(-1)
 EVERYTHING: Final = 2**31 - 1
 """Enough bytes to satisfy any waiting fetch."""
 NEVER: Final = 2**63 - 1
-"""Kafka's default of `flush.messages`: leave it to the operating system."""
+"""Kafka's default of `flush.messages` and `flush.ms`: leave it to the operating system."""
 
 
 class Receipt(Protocol):
@@ -55,7 +55,6 @@ class Partition:
         "_receipts",
         "_staged_bytes",
         "_syncer",
-        "_unflushed_since_ms",
         "followers_of_data",
         "high_watermark",
         "in_sync_replicas",
@@ -92,7 +91,6 @@ class Partition:
         self.followers_of_data: dict[DataWaiter, None] = {}
         self._receipts: list[Receipt] = []
         self._staged_bytes = 0
-        self._unflushed_since_ms = 0
         self._commit_waiters: deque[tuple[Offset, CommitWaiter]] = deque()
 
     # Appending ------------------------------------------------------------------------------------------------------
@@ -121,6 +119,8 @@ class Partition:
             return
         self._appends.written_bytes += written_bytes
         self._appends.written_batches += len(receipts)
+        if self.log.config.flush_ms < NEVER:
+            self._appends.unflushed[self] = None
         if self.wants_sync:
             self._syncer.sync(self)
         else:
@@ -176,13 +176,6 @@ class Partition:
         """Tell those who follow this partition that it is gone; they look again and find out."""
         for follower in list(self.followers_of_data):
             follower.data_arrived(EVERYTHING)
-
-    def flush_is_due(self, now_ms: int) -> bool:
-        """Return whether `flush.ms` has passed since something was written that is not on the disk yet."""
-        if self.log.log_end_offset == self.log.recovery_point:
-            self._unflushed_since_ms = now_ms
-            return False
-        return now_ms - self._unflushed_since_ms >= self.log.config.flush_ms
 
     # Reading --------------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from concurrent.futures import Executor
 
+    from highwater.broker.appends import Appends
     from highwater.broker.partition import Partition
     from highwater.broker.partitions import Partitions
     from highwater.broker.replicas import Replicas
@@ -46,6 +47,7 @@ class Upkeep:
         *,
         partitions: Partitions,
         replicas: Replicas,
+        appends: Appends,
         now_ms: Callable[[], int],
     ) -> None:
         self._loop = loop
@@ -53,6 +55,10 @@ class Upkeep:
         self._config = config
         self._partitions = partitions
         self._replicas = replicas
+        self._appends = appends
+        self._unflushed_since_ms: dict[Partition, int] = {}
+        self._written: dict[tuple[object, str], dict[TopicPartition, int]] = {}
+        """What each checkpoint file says, so that an idle broker writes none."""
         self._now_ms = now_ms
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -102,8 +108,12 @@ class Upkeep:
 
     async def flush_due(self) -> None:
         """Flush the logs whose oldest unflushed record is older than `flush.ms`."""
-        async for partition in self._some_at_a_time():
-            if partition.flush_is_due(self._now_ms()):
+        now_ms = self._now_ms()
+        unflushed = self._appends.unflushed
+        for partition in list(unflushed):
+            since_ms = self._unflushed_since_ms.setdefault(partition, now_ms)
+            if now_ms - since_ms >= partition.log.config.flush_ms:
+                del unflushed[partition], self._unflushed_since_ms[partition]
                 await self._flush(partition.log)
 
     async def checkpoint_recovery_points(self) -> None:
@@ -139,7 +149,10 @@ class Upkeep:
         async for partition in self._some_at_a_time():
             by_dir[partition.log.directory.parent][partition.name] = read(partition)
         for log_dir in self._replicas.log_dirs:
-            await self._loop.run_in_executor(self._executor, log_dir.write_checkpoint, file_name, by_dir[log_dir.path])
+            offsets = by_dir[log_dir.path]
+            if self._written.get((log_dir.path, file_name)) != offsets:
+                await self._loop.run_in_executor(self._executor, log_dir.write_checkpoint, file_name, offsets)
+                self._written[log_dir.path, file_name] = offsets
 
     async def _some_at_a_time(self) -> AsyncIterator[Partition]:
         for number, partition in enumerate(self._partitions, start=1):
