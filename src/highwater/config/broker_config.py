@@ -129,7 +129,8 @@ class BrokerConfig:
         silent = setting
         if setting.fallbacks and setting.fallbacks[-1].setting.default is not None:
             silent = setting.fallbacks[-1].setting  # Kafka's tools show log.retention.hours=168 as the default
-        found.append(Synonym(silent.name, silent.show(silent.default), ConfigSource.DEFAULT))
+        if silent.default is not None:
+            found.append(Synonym(silent.name, silent.show(silent.default), ConfigSource.DEFAULT))
         return tuple(found)
 
     def describe(self, names: Iterable[str] | None = None) -> list[ConfigEntry]:
@@ -142,7 +143,7 @@ class BrokerConfig:
         return ConfigEntry(
             name=setting.name,
             value=setting.show(self._in_force[setting]),
-            source=synonyms[0].source,
+            source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
             wire_type=setting.parse.wire_type,
             is_read_only=setting.update is Update.READ_ONLY,
             is_sensitive=setting.sensitive,

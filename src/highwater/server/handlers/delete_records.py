@@ -43,7 +43,9 @@ def _delete(context: RequestContext, topic: str, asked: DeleteRecordsPartition) 
     try:
         context.require(Operation.DELETE, ResourceType.TOPIC, topic)
         partition = context.broker.partitions.leader_of(topic, asked.partition_index)
-        partition.log.delete_records_before(_new_start(partition, asked.offset))
+        new_start = _new_start(partition, asked.offset)
+        if new_start > partition.log.log_start_offset:  # what is below is gone already, which is what is asked for
+            partition.log.delete_records_before(new_start)
         result.low_watermark = partition.log.log_start_offset
     except KafkaError as error:
         result.error_code = error.code
