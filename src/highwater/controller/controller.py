@@ -1,0 +1,332 @@
+"""The controller: events in, effects out.
+
+It has one habit. Whatever happens, it asks of each partition that may be concerned what it should be
+(`leadership_rules.wanted`), has that written under the condition that nobody wrote in between, and has the brokers told
+once it is written. So a controller that takes over half way has nothing to resume: it asks the same question.
+
+Invariants: a leader is a member of its in-sync set; a leader epoch is written once and never goes back; nobody is told
+what is not written.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, assert_never
+
+from highwater.controller.balance import to_give_back
+from highwater.controller.events import (
+    BalanceDue,
+    BrokersChanged,
+    DeletionDecided,
+    Effect,
+    ElectionAsked,
+    ElectionKind,
+    Event,
+    FinishDeletion,
+    IsrNoticed,
+    MovesAsked,
+    PartitionsAdded,
+    ReplicasFailed,
+    ReplicasStopped,
+    ShutdownAsked,
+    StatesWritten,
+    StopReplicas,
+    TellAll,
+    TellEverybody,
+    TellReplicas,
+    TookOver,
+    TopicCreated,
+    UncleanElectionChanged,
+    WriteAssignments,
+    WriteStates,
+)
+from highwater.controller.leadership_rules import has_arrived, preferred, unclean, wanted
+from highwater.controller.partition import Assignment, ControlledPartition, ControlledTopic, Leadership
+from highwater.model.ids import BrokerId, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+
+class Controller:
+    """What the elected controller knows and decides; the driver around it reads, writes and tells."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[BrokerId, int] = {}
+        self.leaving: set[BrokerId] = set()
+        self.topics: dict[str, ControlledTopic] = {}
+        self._undeleted: dict[str, set[tuple[BrokerId, TopicPartition]]] = {}
+        """The replicas of each topic that is to go, as long as they are there."""
+        self._retiring: dict[TopicPartition, set[BrokerId]] = {}
+        """The live brokers whose replica of a partition that has moved is still to be deleted."""
+
+    def step(self, event: Event) -> list[Effect]:  # noqa: C901, PLR0911, PLR0912 - one case for each event
+        """Take one event in, and return what is to be done, in this order."""
+        match event:
+            case TookOver(brokers, topics, deleting):
+                return self._took_over(brokers, topics, deleting)
+            case BrokersChanged(brokers):
+                return self._brokers_changed(brokers)
+            case TopicCreated(topic):
+                self.topics[topic.name] = topic
+                return self._announce(_names(topic))
+            case PartitionsAdded(name, partitions):
+                self.topics[name].partitions.update(partitions)
+                return self._announce(TopicPartition(name, index) for index in partitions)
+            case DeletionDecided(name):
+                return self._delete(name)
+            case UncleanElectionChanged(name, allowed):
+                self.topics[name].allows_unclean = allowed
+                return self._repair(_names(self.topics[name]))
+            case StatesWritten(written, refused):
+                return self._written(written, refused)
+            case IsrNoticed(states):
+                self._learn(states)
+                return [TellEverybody(frozenset(states)), *self._repair(states)]
+            case ReplicasStopped(broker, partitions):
+                return self._stopped(broker, partitions)
+            case ReplicasFailed(broker, partitions):
+                return self._failed(broker, partitions)
+            case ShutdownAsked(broker):
+                self.leaving.add(broker)
+                return self._repair(self._all_names())
+            case ElectionAsked(kind, partitions):
+                return self._elect(kind, partitions)
+            case BalanceDue(tolerated_percent):
+                names = to_give_back(self._all(), self.brokers, tolerated_percent=tolerated_percent)
+                return self._elect(ElectionKind.PREFERRED, tuple(names))
+            case MovesAsked(targets):
+                return self._move(targets)
+            case _:
+                assert_never(event)
+
+    # What others may ask --------------------------------------------------------------------------------------------
+
+    def find(self, name: TopicPartition) -> ControlledPartition | None:
+        """Return a partition."""
+        topic = self.topics.get(name.topic)
+        return None if topic is None else topic.partitions.get(name.partition)
+
+    def is_being_deleted(self, topic: str) -> bool:
+        """Return whether a topic is to go."""
+        return topic in self._undeleted
+
+    def led_by(self, broker: BrokerId) -> list[TopicPartition]:
+        """Return the partitions that a broker leads and that another in-sync replica could lead."""
+        return [
+            name
+            for name, partition in self._all()
+            if partition.leadership.leader == broker and len(partition.leadership.isr) > 1
+        ]
+
+    def moving(self) -> Iterator[tuple[TopicPartition, Assignment]]:
+        """Return the partitions whose replicas come or go."""
+        return ((name, partition.assignment) for name, partition in self._all() if partition.assignment.is_moving)
+
+    def replicas_on(self, broker: BrokerId) -> frozenset[TopicPartition]:
+        """Return the partitions that a broker holds a replica of."""
+        return frozenset(name for name, partition in self._all() if broker in partition.assignment.replicas)
+
+    # Brokers come and go --------------------------------------------------------------------------------------------
+
+    def _took_over(
+        self, brokers: Mapping[BrokerId, int], topics: Mapping[str, ControlledTopic], deleting: frozenset[str]
+    ) -> list[Effect]:
+        self.brokers, self.topics = dict(brokers), dict(topics)
+        effects = [effect for name in sorted(deleting) if name in topics for effect in self._delete(name)]
+        for broker in sorted(brokers):
+            effects += [TellReplicas(broker, self.replicas_on(broker)), TellAll(broker)]
+        return effects + self._repair(self._all_names())
+
+    def _brokers_changed(self, brokers: Mapping[BrokerId, int]) -> list[Effect]:
+        before, self.brokers = self.brokers, dict(brokers)
+        assert not returned(before, brokers), "a broker that was gone in between is first told as gone"
+        came = sorted(brokers.keys() - before.keys())
+        gone = sorted(before.keys() - brokers.keys())
+        self.leaving.difference_update(gone)
+        for _, partition in self._all():
+            partition.broken -= frozenset(gone)
+        effects: list[Effect] = []
+        for broker in came:
+            effects += [TellReplicas(broker, self.replicas_on(broker)), TellAll(broker)]
+            for name in sorted(self._undeleted):
+                effects += self._stop_on(broker, name)
+        for broker in gone:
+            effects += self._retired(broker, list(self._retiring))
+        # Who is alive must be told even when no partition changes.
+        return [*effects, TellEverybody(frozenset()), *self._repair(self._all_names())]
+
+    def _failed(self, broker: BrokerId, partitions: frozenset[TopicPartition]) -> list[Effect]:
+        for name in partitions:
+            partition = self.find(name)
+            if partition is not None:
+                partition.broken |= {broker}
+        return self._repair(partitions)
+
+    # Topics go ------------------------------------------------------------------------------------------------------
+
+    def _delete(self, name: str) -> list[Effect]:
+        topic = self.topics[name]
+        self._undeleted[name] = {
+            (broker, TopicPartition(name, index))
+            for index, partition in topic.partitions.items()
+            for broker in partition.assignment.replicas
+        }
+        stops = [effect for broker in sorted(self.brokers) for effect in self._stop_on(broker, name)]
+        return [TellEverybody(frozenset(_names(topic))), *stops]
+
+    def _stop_on(self, broker: BrokerId, topic: str) -> list[Effect]:
+        names = frozenset(name for holder, name in self._undeleted[topic] if holder == broker)
+        return [StopReplicas(broker, names)] if names else []
+
+    def _stopped(self, broker: BrokerId, partitions: frozenset[TopicPartition]) -> list[Effect]:
+        effects: list[Effect] = []
+        for topic in sorted({name.topic for name in partitions} & self._undeleted.keys()):
+            remaining = self._undeleted[topic]
+            remaining.difference_update((broker, name) for name in partitions)
+            if not remaining:
+                del self._undeleted[topic], self.topics[topic]
+                effects.append(FinishDeletion(topic))
+        return effects + self._retired(broker, partitions)
+
+    # Leaders are elected --------------------------------------------------------------------------------------------
+
+    def _repair(self, names: Iterable[TopicPartition]) -> list[Effect]:
+        """Write what the partitions should be, where they are not; then see which have finished moving."""
+        changes: dict[TopicPartition, tuple[Leadership, int]] = {}
+        effects: list[Effect] = []
+        for name in names:
+            topic, partition = self.topics.get(name.topic), self.find(name)
+            if topic is None or partition is None or self.is_being_deleted(name.topic):
+                continue
+            target = wanted(partition, live=self.brokers, leaving=self.leaving, allows_unclean=topic.allows_unclean)
+            if target is not None:
+                changes[name] = (target, partition.version)
+            elif has_arrived(partition):
+                effects += self._retire(name, partition)
+        return [*([WriteStates(changes)] if changes else []), *effects]
+
+    def _elect(self, kind: ElectionKind, names: tuple[TopicPartition, ...]) -> list[Effect]:
+        rule = preferred if kind is ElectionKind.PREFERRED else unclean
+        candidates = self.brokers.keys() - self.leaving
+        changes: dict[TopicPartition, tuple[Leadership, int]] = {}
+        for name in names:
+            partition = self.find(name)
+            if partition is None or self.is_being_deleted(name.topic):
+                continue
+            target = rule(partition, candidates)
+            if target is not None:
+                changes[name] = (target, partition.version)
+        return [WriteStates(changes)] if changes else []
+
+    def _written(
+        self,
+        written: Mapping[TopicPartition, tuple[Leadership, int]],
+        refused: Mapping[TopicPartition, tuple[Leadership, int]],
+    ) -> list[Effect]:
+        self._learn(written)
+        self._learn(refused)
+        return [*self._announce(written), *self._repair([*written, *refused])]
+
+    def _learn(self, states: Mapping[TopicPartition, tuple[Leadership, int]]) -> None:
+        for name, (leadership, version) in states.items():
+            partition = self.find(name)
+            if partition is not None and version >= partition.version:
+                assert leadership.epoch >= partition.leadership.epoch, f"the leader epoch of {name} went back"
+                partition.leadership, partition.version = leadership, version
+
+    def _announce(self, names: Iterable[TopicPartition]) -> list[Effect]:
+        """Tell the replicas of these partitions, and then everybody."""
+        by_broker: dict[BrokerId, set[TopicPartition]] = defaultdict(set)
+        told = frozenset(names)
+        for name in told:
+            partition = self.find(name)
+            if partition is not None:
+                for broker in partition.assignment.replicas:
+                    if broker in self.brokers:
+                        by_broker[broker].add(name)
+        effects: list[Effect] = [TellReplicas(broker, frozenset(by_broker[broker])) for broker in sorted(by_broker)]
+        return [*effects, TellEverybody(told)] if told else effects
+
+    # Partitions move ------------------------------------------------------------------------------------------------
+
+    def why_not_move(self, name: TopicPartition, target: tuple[BrokerId, ...] | None) -> str | None:
+        """Return why a partition cannot be moved to these brokers, or None if it can; None calls a move off."""
+        partition = self.find(name)
+        assert partition is not None, "asked for a partition that is there"
+        if target is None:
+            return None if partition.assignment.is_moving else f"{name} is not being moved"
+        if not target or len(set(target)) != len(target):
+            return "name each broker that shall hold the partition once"
+        if strangers := [broker for broker in target if broker not in self.brokers]:
+            return f"broker {strangers[0]} is not alive"
+        if not set(partition.assignment.moving_to(target).replicas) & set(partition.leadership.isr):
+            return "none of the replicas that would stay is in sync"
+        return None
+
+    def _move(self, targets: Mapping[TopicPartition, tuple[BrokerId, ...] | None]) -> list[Effect]:
+        dropped: dict[BrokerId, set[TopicPartition]] = defaultdict(set)
+        for name, target in targets.items():
+            partition = self.find(name)
+            assert partition is not None, "asked for a partition that is there"
+            before = partition.assignment
+            partition.assignment = before.moving_to(before.origin if target is None else target)
+            self._retiring.pop(name, None)
+            for broker in before.replicas:
+                if broker not in partition.assignment.replicas and broker in self.brokers:
+                    dropped[broker].add(name)
+        effects: list[Effect] = [WriteAssignments(tuple(sorted({name.topic for name in targets})))]
+        effects += [StopReplicas(broker, frozenset(dropped[broker])) for broker in sorted(dropped)]
+        return [*effects, *self._announce(targets), *self._repair(targets)]
+
+    def _retire(self, name: TopicPartition, partition: ControlledPartition) -> list[Effect]:
+        """Delete the replicas that a partition has moved away from; only then is the move forgotten."""
+        if name in self._retiring:
+            return []
+        waited_for = {broker for broker in partition.assignment.removing if broker in self.brokers}
+        if not waited_for:
+            return self._arrive(name, partition)
+        self._retiring[name] = waited_for
+        return [StopReplicas(broker, frozenset({name})) for broker in sorted(waited_for)]
+
+    def _retired(self, broker: BrokerId, names: Iterable[TopicPartition]) -> list[Effect]:
+        effects: list[Effect] = []
+        for name in sorted(names):
+            waited_for = self._retiring.get(name)
+            if waited_for is None or broker not in waited_for:
+                continue
+            waited_for.discard(broker)
+            if not waited_for:
+                del self._retiring[name]
+                partition = self.find(name)
+                if partition is not None:
+                    effects += self._arrive(name, partition)
+        return effects
+
+    def _arrive(self, name: TopicPartition, partition: ControlledPartition) -> list[Effect]:
+        partition.assignment = Assignment(partition.assignment.target)
+        return [WriteAssignments((name.topic,)), *self._announce([name])]
+
+    # All of them ----------------------------------------------------------------------------------------------------
+
+    def _all(self) -> Iterator[tuple[TopicPartition, ControlledPartition]]:
+        for topic in self.topics.values():
+            if topic.name not in self._undeleted:
+                for index, partition in topic.partitions.items():
+                    yield TopicPartition(topic.name, index), partition
+
+    def _all_names(self) -> list[TopicPartition]:
+        return [name for name, _ in self._all()]
+
+
+def returned(before: Mapping[BrokerId, int], after: Mapping[BrokerId, int]) -> set[BrokerId]:
+    """Return the brokers that were gone and are back.
+
+    They must be told as gone first, even though they are there: one that led may have lost the end of its log with its
+    machine's power, and would cut the others' logs if it went on leading under the same epoch.
+    """
+    return {broker for broker in before.keys() & after.keys() if before[broker] != after[broker]}
+
+
+def _names(topic: ControlledTopic) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for index in topic.partitions]

@@ -1,0 +1,90 @@
+"""Who should lead a partition: pure rules, each from what is true now to what should be.
+
+The controller does not remember what it was doing. After every change it asks `wanted` what each partition should be,
+so that a new controller continues where the last one stopped by asking the same question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from highwater.model.ids import NO_BROKER, BrokerId
+
+if TYPE_CHECKING:
+    from highwater.controller.partition import ControlledPartition, Leadership
+
+
+def wanted(
+    partition: ControlledPartition,
+    *,
+    live: Collection[BrokerId],
+    leaving: Collection[BrokerId],
+    allows_unclean: bool,
+) -> Leadership | None:
+    """Return the leadership that the partition should have, or None if it is as it should be.
+
+    `leaving` brokers are alive, but asked to be relieved: they lead only what nobody else in sync can lead.
+
+    A leader is always taken from those in sync, the first in the order of replicas; so nothing committed is lost. With
+    none of them alive there is no leader and the in-sync set stays as it was, for its members are the ones to wait for
+    (unless the topic prefers being available to being right).
+    """
+    now, order = partition.leadership, partition.assignment.replicas
+    able = [broker for broker in order if broker in live and broker not in partition.broken]
+    staying = [broker for broker in able if broker not in leaving]
+    in_sync_staying = tuple(broker for broker in now.isr if broker in staying)
+    if now.leader in staying:
+        return _moved_to_target(partition, now.leader, in_sync_staying, live)
+    if in_sync_staying:
+        leader = next(broker for broker in order if broker in in_sync_staying)
+        return now.moved(leader, in_sync_staying)
+    if now.leader in able:
+        return None  # it leaves, and nobody can follow it
+    in_sync_able = tuple(broker for broker in now.isr if broker in able)
+    if in_sync_able:
+        return now.moved(next(broker for broker in order if broker in in_sync_able), in_sync_able)
+    if allows_unclean and able:
+        leader = (staying or able)[0]
+        return now.moved(leader, (leader,))
+    return None if now.leader == NO_BROKER else now.moved(NO_BROKER, now.isr)
+
+
+def _moved_to_target(
+    partition: ControlledPartition, leader: BrokerId, in_sync: tuple[BrokerId, ...], live: Collection[BrokerId]
+) -> Leadership | None:
+    """Keep the leader, without those that are gone; once all new replicas are in sync, without those that should go."""
+    now, assignment = partition.leadership, partition.assignment
+    if has_arrived(partition):
+        in_sync = tuple(broker for broker in in_sync if broker in assignment.target)
+        if leader not in in_sync:
+            leader = next((broker for broker in assignment.target if broker in in_sync and broker in live), leader)
+        if leader not in in_sync:
+            return None
+    return None if (leader, in_sync) == (now.leader, now.isr) else now.moved(leader, in_sync)
+
+
+def has_arrived(partition: ControlledPartition) -> bool:
+    """Return whether a moving partition is in sync everywhere that it should be in the end."""
+    assignment = partition.assignment
+    return assignment.is_moving and set(assignment.target) <= set(partition.leadership.isr)
+
+
+def preferred(partition: ControlledPartition, live: Collection[BrokerId]) -> Leadership | None:
+    """Return the leadership of the preferred replica, or None if it leads already or cannot."""
+    first, now = partition.assignment.replicas[0], partition.leadership
+    if now.leader == first or first not in live or first not in now.isr or first in partition.broken:
+        return None
+    return now.moved(first, now.isr)
+
+
+def unclean(partition: ControlledPartition, live: Collection[BrokerId]) -> Leadership | None:
+    """Return a leadership for a partition without a leader, of any live replica, in sync or not."""
+    now = partition.leadership
+    if now.leader in live:
+        return None
+    able = [broker for broker in partition.assignment.replicas if broker in live and broker not in partition.broken]
+    in_sync = tuple(broker for broker in now.isr if broker in able)
+    if in_sync:
+        return now.moved(next(broker for broker in able if broker in in_sync), in_sync)
+    return now.moved(able[0], (able[0],)) if able else None
