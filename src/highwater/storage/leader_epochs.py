@@ -92,10 +92,10 @@ class LeaderEpochs:
 
     def cut_start(self, log_start_offset: int) -> None:
         """Forget the epochs that end before the log starts; the one that covers the start begins there from now on."""
-        covering = bisect_right(self._entries, log_start_offset, key=lambda entry: entry.start_offset)
-        if covering and self._entries[covering - 1].start_offset < log_start_offset:
-            start = EpochStart(self._entries[covering - 1].epoch, log_start_offset)
-            self._replace([start, *self._entries[covering:]])
+        covering = bisect_right(self._entries, log_start_offset, key=lambda entry: entry.start_offset) - 1
+        if covering > 0 or (covering == 0 and self._entries[0].start_offset < log_start_offset):
+            start = EpochStart(self._entries[covering].epoch, log_start_offset)
+            self._replace([start, *self._entries[covering + 1 :]])
 
     def clear(self) -> None:
         """Forget everything."""

@@ -15,37 +15,45 @@ class Killed(BaseException):
 class FaultyFiles:
     """The real disk behind a counter of everything that changes it.
 
-    `fail_at` and `kill_at` are step numbers: `fail_at` makes that step and, if `keeps_failing`, all after it fail with
-    `error_number`; `kill_at` raises Killed there, and the step has not happened. `largest_write` cuts writes short.
+    `fail_at` and `kill_at` are numbers of steps. A step that fails or kills has not happened. Syncs are counted and
+    left out: a process that dies loses nothing that it has written.
     """
 
     def __init__(self, real: Files | None = None) -> None:
         self.real: Files = real if real is not None else OsFiles()
         self.steps = 0
         self.fail_at: int | None = None
+        """This step raises an OSError with `error_number`."""
         self.keeps_failing = False
+        """All steps after `fail_at` fail too."""
         self.error_number = errno.ENOSPC
         self.kill_at: int | None = None
+        """From this step on everything raises Killed."""
+        self.is_full = False
+        """Whatever needs space fails; cutting, renaming and removing still work."""
         self.largest_write: int | None = None
+        """Writes of more bytes are cut short."""
 
-    def step(self) -> None:
+    def step(self, *, needs_space: bool = False) -> None:
         """Count one change of the disk, or stop it."""
         self.steps += 1
         if self.kill_at is not None and self.steps >= self.kill_at:
             raise Killed
-        if self.fail_at is not None and (
-            self.steps == self.fail_at or (self.keeps_failing and self.steps > self.fail_at)
+        if self.is_full and needs_space:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if self.fail_at == self.steps or (
+            self.keeps_failing and self.fail_at is not None and self.steps > self.fail_at
         ):
             raise OSError(self.error_number, os.strerror(self.error_number))
 
     def open(self, path: Path) -> File:
         """Open a file; making one is a change."""
         if not self.real.exists(path):
-            self.step()
+            self.step(needs_space=True)
         return _FaultyFile(self, self.real.open(path))
 
     def map(self, path: Path, size: int) -> MappedFile:
-        """Map a file, which may make it longer."""
+        """Map a file, which may make it longer, sparsely."""
         self.step()
         return _FaultyMappedFile(self, self.real.map(path, size))
 
@@ -77,10 +85,9 @@ class FaultyFiles:
         self.step()
         self.real.remove_folder(path)
 
-    def sync_folder(self, path: Path) -> None:
+    def sync_folder(self, path: Path) -> None:  # noqa: ARG002 - the seam's signature
         """Sync the names in a folder."""
         self.step()
-        self.real.sync_folder(path)
 
     def lock(self, path: Path) -> Lock | None:
         """Take a lock."""
@@ -105,7 +112,7 @@ class _FaultyFile:
         return self._file.read_without_waiting(position, length)
 
     def write(self, buffers: Sequence[BytesLike], position: int) -> int:
-        self._disk.step()
+        self._disk.step(needs_space=True)
         if self._disk.largest_write is not None:
             buffers = [b"".join(buffers)[: self._disk.largest_write]]
         return self._file.write(buffers, position)
@@ -116,7 +123,6 @@ class _FaultyFile:
 
     def sync(self) -> None:
         self._disk.step()
-        self._file.sync()
 
 
 class _FaultyMappedFile:
@@ -129,7 +135,7 @@ class _FaultyMappedFile:
         return self._mapped.memory
 
     def reserve(self, start: int, length: int) -> None:
-        self._disk.step()
+        self._disk.step(needs_space=True)
         self._mapped.reserve(start, length)
 
     def close(self) -> None:

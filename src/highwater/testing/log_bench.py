@@ -72,11 +72,13 @@ class LogBench:
         """Append one batch of these values."""
         return self.append(a_batch(*values))
 
-    def end_transaction(self, producer_id: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0) -> Staged:
+    def end_transaction(
+        self, producer_id: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0, leader_epoch: int = 0
+    ) -> Staged:
         """Append the marker that ends a producer's transaction."""
         marker = Marker(MarkerType.COMMIT if commit else MarkerType.ABORT, coordinator_epoch)
         batch = build_marker(marker, producer_id=producer_id, producer_epoch=epoch, timestamp_ms=self.now_ms)
-        staged = self.log.stage_from_coordinator(memoryview(batch), leader_epoch=0, now_ms=self.now_ms)
+        staged = self.log.stage_from_coordinator(memoryview(batch), leader_epoch=leader_epoch, now_ms=self.now_ms)
         self.log.write_staged()
         return staged
 
