@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from highwater.broker.appends import Appends
     from highwater.broker.log_syncer import LogSyncer
+    from highwater.broker.partition_role import PartitionRole
     from highwater.broker.partitions import Partitions
     from highwater.config.broker_config import BrokerConfig
     from highwater.config.topic_settings import TopicSettings
@@ -82,6 +83,44 @@ class Replicas:
         )
         self._partitions.add(partition)
         return partition
+
+    # What the controller of a cluster wants -------------------------------------------------------------------------
+
+    def become_leader(self, name: TopicPartition, role: PartitionRole, settings: TopicSettings) -> None:
+        """Lead a partition from `role.leader_epoch` on, or learn who is in sync if we lead it already.
+
+        Raises StorageError when its log cannot be opened. What waits in a partition that we keep leading goes on
+        waiting.
+        """
+        partition = self._partitions.get(*name)
+        if partition is None:
+            partition = self.make(
+                name,
+                topic_id=role.topic_id,
+                leader_epoch=role.leader_epoch,
+                replicas=role.replicas,
+                settings=settings,
+            )
+        if partition is None:
+            raise StorageError(f"the log of {name} cannot be opened")
+        partition.leader_epoch = role.leader_epoch
+        partition.replicas, partition.in_sync_replicas = role.replicas, role.isr
+
+    def become_follower(self, name: TopicPartition, role: PartitionRole, settings: TopicSettings) -> None:  # noqa: ARG002
+        """Follow `role.leader` from `role.leader_epoch` on; with NO_BROKER, wait. Raises StorageError."""
+        self.stop_replica(name, delete=False)
+
+    def stop_replica(self, name: TopicPartition, *, delete: bool) -> None:
+        """Neither lead nor follow a partition any more, and delete its data if asked to."""
+        if delete:
+            self.drop(name)
+            return
+        partition = self._partitions.remove(name)
+        if partition is not None:
+            partition.close()
+            partition.log.close()
+
+    # ----------------------------------------------------------------------------------------------------------------
 
     def drop(self, name: TopicPartition) -> None:
         """Serve a partition no longer, and delete its data in the background."""
