@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from highwater_spark.definition.model import EPOCH_MS
 from highwater_spark.errors import did_you_mean
 
 SIMPLE_TYPES: Final = frozenset(
@@ -30,6 +31,8 @@ def split_not_null(text: str) -> tuple[str, bool]:
 def check_type(text: str) -> None:
     """Raise `UnknownType` unless the text is a type that Spark knows."""
     tokens = _Tokens(text)
+    if text.strip().lower() == EPOCH_MS:
+        return  # ours, and only for a whole column
     _check(tokens)
     if (left := tokens.peek()) is not None:
         raise UnknownType(f"{text!r} goes on after the type, with {left!r}")
@@ -82,7 +85,9 @@ def _check(tokens: _Tokens) -> None:
             if tokens.peek() == "(":
                 _check_numbers(tokens)
         case _:
-            raise UnknownType(f"no column type {name!r}{did_you_mean(name, SIMPLE_TYPES | {'array', 'map', 'struct'})}")
+            raise UnknownType(
+                f"no column type {name!r}{did_you_mean(name, SIMPLE_TYPES | {'array', 'map', 'struct', EPOCH_MS})}"
+            )
 
 
 def _check_struct(tokens: _Tokens) -> None:

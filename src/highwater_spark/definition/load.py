@@ -9,6 +9,7 @@ from highwater_spark.definition.columns import UnknownType, check_type, split_no
 from highwater_spark.definition.document import Document, Section
 from highwater_spark.definition.model import (
     KAFKA_COLUMN,
+    KAFKA_OPTIONS,
     Column,
     Delivery,
     JsonFormat,
@@ -85,7 +86,12 @@ def _kafka(root: Section, bootstrap: str | None) -> Kafka:
     if section is None:
         return Kafka(bootstrap=bootstrap or DEFAULT_BOOTSTRAP, options={})
     given = section.text("bootstrap", DEFAULT_BOOTSTRAP)
-    kafka = Kafka(bootstrap=bootstrap or given, options=_options(section))
+    options = section.section("options")
+    found: dict[str, str] = {}
+    if options is not None:
+        found = {name: text for name in KAFKA_OPTIONS if (text := options.text(name))}
+        options.close()
+    kafka = Kafka(bootstrap=bootstrap or given, options=found)
     section.close()
     return kafka
 
@@ -120,6 +126,7 @@ def _source(name: str, section: Section, views: list[str]) -> Source:
         requirements=section.texts("require"),
         event_time=event_time,
         watermark=watermark,
+        max_ahead=_interval(section, "max_ahead") or "1 hour",
         start=Start(section.choice("start", tuple(Start))),
         stop_on_data_loss=section.choice("on_data_loss", ("stop", "continue")) == "stop",
         max_per_trigger=section.number("max_per_trigger"),

@@ -6,6 +6,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+EPOCH_MS: Final = "epoch_ms"  # a time given as a number of milliseconds; Spark's own timestamp takes seconds
+KAFKA_OPTIONS: Final = (  # librdkafka's names, which our own clients take as they are and Spark's are derived from
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.username",
+    "sasl.password",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+)
 KAFKA_COLUMN: Final = "kafka"  # each view of a source carries the record's coordinates in a struct of this name
 
 
@@ -77,6 +87,7 @@ class Source:
     requirements: tuple[str, ...]
     event_time: str | None
     watermark: str | None
+    max_ahead: str
     start: Start
     stop_on_data_loss: bool
     max_per_trigger: int | None

@@ -1,0 +1,1 @@
+"""Topic to table: Parquet files that other engines read while they are being written."""
