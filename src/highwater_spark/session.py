@@ -1,5 +1,6 @@
 """A Spark session that can talk to Kafka: finds Java, brings the connector, keeps Spark's log out of the terminal."""
 
+import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ SESSION_DEFAULTS: Final[Mapping[str, str]] = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, is Spark's alone
     "spark.speculation": "false",  # two attempts of one task would write twice
 }
+_STACK_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # each error as pages of Java stack
 LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -49,6 +51,8 @@ def session(
         running = _submitted(app_name, conf or {}) if SUBMITTED in os.environ else None
     if running is None:
         running = _started(_settings(app_name, master or "local[*]", jars, conf or {}), log_file)
+    for name in _STACK_LOGGERS:
+        logging.getLogger(name).disabled = True
     for name, value in SESSION_DEFAULTS.items():
         if name.startswith("spark.sql.") and not (conf and name in conf):
             running.conf.set(name, value)

@@ -15,8 +15,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrameReader, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
+from highwater.testing.broker import BrokerProcess
 from highwater_spark.session import session
 
+ORACLE = os.environ.get("HIGHWATER_TEST_BOOTSTRAP")
 PATIENCE_SECONDS = 60.0
 JARS = Path(__file__).parent.parent.parent / ".tools" / "spark"
 
@@ -33,12 +35,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def bootstrap() -> str:
+def bootstrap(request: pytest.FixtureRequest) -> str:
     """The address of the broker under test."""
-    given = os.environ.get("HIGHWATER_TEST_BOOTSTRAP")
-    if given is None:
-        pytest.skip("no broker to test: set HIGHWATER_TEST_BOOTSTRAP")
-    return given
+    if ORACLE is not None:
+        return ORACLE
+    broker: BrokerProcess = request.getfixturevalue("highwater_session_broker")
+    return broker.bootstrap_servers
 
 
 @pytest.fixture(scope="session")

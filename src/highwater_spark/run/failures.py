@@ -80,7 +80,8 @@ def one_line(error: BaseException) -> str:
         told = raised[-1] if raised else told
     elif isinstance(error, PySparkException):
         told = told.split("terminated with exception:", maxsplit=1)[-1]
-        told = told.split("SQLSTATE", maxsplit=1)[0].split("\n\tat ", maxsplit=1)[0]
+        for tail in ("SQLSTATE", "If necessary set", "\n\tat ", "\n== SQL"):
+            told = told.split(tail, maxsplit=1)[0]
     else:
         told = f"{type(error).__name__}: {told}"
     told = " ".join(re.sub(r"\[[A-Z0-9_.]+\]\s*", "", told).split()).rstrip(" ;.")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final
 
+from pyspark import StorageLevel
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -57,6 +58,7 @@ class Search:
         self._plan = plan
         self._ranges = ranges
         self._raw = {source.name: self._read(spark, source, ranges) for source in pipeline.sources}
+        self._read_once = tuple(self._raw.values())
 
     def _read(self, spark: SparkSession, source: Source, ranges: Ranges) -> DataFrame:
         since: dict[str, dict[int, int]] = {}
@@ -67,7 +69,13 @@ class Search:
                 until.setdefault(topic, {})[partition] = end
         if not since:
             return empty_batch(spark)
-        return batch_of(spark, self._pipeline.kafka, source, Stretch(from_offsets=since, until_offsets=until))
+        stretch = Stretch(from_offsets=since, until_offsets=until)
+        return batch_of(spark, self._pipeline.kafka, source, stretch).persist(StorageLevel.MEMORY_AND_DISK)
+
+    def close(self) -> None:
+        """Let go of the records."""
+        for raw in self._read_once:
+            raw.unpersist()
 
     def culprits(self, leave_out: Collection[list[Any]]) -> list[Culprit]:
         """Return the records that fail alone; none if the micro-batch does not fail because of a record."""

@@ -149,19 +149,21 @@ class Runner:
         state = self._store.state
         self._display.say(f"query {query.plan.name!r} failed on a record of micro-batch {number}; looking for it")
         search = Search(self._spark, self._pipeline, query.plan, ranges)
-        culprits = search.culprits(state.quarantine)
-        if not culprits:
-            return False
-        if len(state.quarantine) + len(culprits) > MAX_REMEMBERED:
-            raise RunFailed(f"more than {MAX_REMEMBERED} records failed in transforms: mend them, then --full-refresh")
-        self._delivery.deliver(search.dead_letters(culprits), Batch(query.plan.name, number))
+        try:
+            culprits = search.culprits(state.quarantine)
+            if len(state.quarantine) + len(culprits) > MAX_REMEMBERED:
+                raise RunFailed(f"more than {MAX_REMEMBERED} records failed in transforms: mend them, --full-refresh")
+            if culprits:
+                self._delivery.deliver(search.dead_letters(culprits), Batch(query.plan.name, number))
+        finally:
+            search.close()
         self._tally.add(DEAD_LETTERS, len(culprits))
         state.quarantine += [list(culprit.place) for culprit in culprits]
         self._store.save()
         for culprit in culprits:
             topic, partition, offset = culprit.place
             self._display.say(f"set aside {topic}-{partition}@{offset}: {culprit.error}")
-        return True
+        return bool(culprits)
 
     def _wait_for_broker(self) -> None:
         self._cluster.wait_until_there(self._options.patience_seconds, self._tell_waiting, self._options.stop)
