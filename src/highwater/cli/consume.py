@@ -54,7 +54,9 @@ def consume(
     details: Annotated[
         bool, typer.Option("--details", "-d", help="With partition, offset, time, key and headers.")
     ] = False,
-    isolation: Annotated[Isolation, typer.Option("--isolation")] = Isolation.COMMITTED,
+    isolation: Annotated[
+        Isolation, typer.Option("--isolation", help="Whether records of open and aborted transactions are shown.")
+    ] = Isolation.COMMITTED,
     settings: ClientSettings = None,
     as_json: AsJson = False,
 ) -> None:

@@ -23,7 +23,7 @@ ClusterOption = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON for programs instead of text for people.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic's name.")]
 Partitions = Annotated[
     list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this partition; may be repeated.")
 ]

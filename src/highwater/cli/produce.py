@@ -43,7 +43,7 @@ class Compression(StrEnum):
 
 
 AcksOption = Annotated[Acks, typer.Option("--acks", help="Who must have a record before it counts as written.")]
-CompressionOption = Annotated[Compression, typer.Option("--compression", "-z")]
+CompressionOption = Annotated[Compression, typer.Option("--compression", "-z", help="How batches are compressed.")]
 
 
 Headers = list[tuple[str, str | bytes | None]]

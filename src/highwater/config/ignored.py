@@ -11,7 +11,7 @@ _NO_SHARE_OR_STREAMS: Final = "share groups and streams groups are not served"
 _PURGATORY: Final = "what no longer waits is forgotten at once"
 _OTHER_SASL: Final = "only PLAIN and SCRAM are served"
 
-_BY_NAME: Final = {
+BY_NAME: Final = {
     "alter.config.policy.class.name": _NO_CLASSES,
     "background.threads": _ONE_LOOP,
     "broker.heartbeat.interval.ms": _KRAFT,
@@ -45,7 +45,7 @@ _BY_NAME: Final = {
     "zookeeper.set.acl": "ZooKeeper's own access control is not used",
 }
 
-_BY_PREFIX: Final = {
+BY_PREFIX: Final = {
     "controller.performance.": _KRAFT,
     "controller.quorum.": _KRAFT,
     "delegation.token.": "delegation tokens are not served",
@@ -66,6 +66,6 @@ _BY_PREFIX: Final = {
 
 def why_ignored(name: str) -> str | None:
     """Return why `name`, a setting of Apache Kafka's, has no effect here; None if it is no such setting."""
-    if reason := _BY_NAME.get(name):
+    if reason := BY_NAME.get(name):
         return reason
-    return next((reason for prefix, reason in _BY_PREFIX.items() if name.startswith(prefix)), None)
+    return next((reason for prefix, reason in BY_PREFIX.items() if name.startswith(prefix)), None)
