@@ -8,6 +8,7 @@ from highwater.config.catalogue import BROKER_SETTINGS, nearest
 from highwater.config.entries import ConfigEntry, ConfigSource, Synonym
 from highwater.config.ignored import why_ignored
 from highwater.config.listeners import Endpoint, endpoints
+from highwater.config.not_yet import NOT_YET, REFUSED
 from highwater.config.properties import ConfigError, read_properties
 from highwater.config.setting import BadValue, Setting, Update
 from highwater.config.settings import node, security
@@ -60,6 +61,10 @@ class BrokerConfig:
         for name, value, where in origins:
             if (setting := BROKER_SETTINGS.get(name)) is not None:
                 self._static[setting] = _parsed(setting, value, where)
+                if setting in REFUSED:
+                    raise ConfigError(f"{where} {REFUSED[setting]}")
+                if setting in NOT_YET:
+                    warnings.append(f"{where} has no effect: {NOT_YET[setting]}")
             elif name.startswith(LISTENER_PREFIX):
                 self._take_listener_setting(name, value, where)
             elif reason := why_ignored(name):

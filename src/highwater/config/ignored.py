@@ -3,6 +3,7 @@
 from typing import Final
 
 _ONE_LOOP: Final = "one event loop does the work of all threads"
+_NO_QUEUE: Final = "a request is handled as it arrives, and a connection whose answers pile up is not read"
 _KRAFT: Final = "the cluster's memory is ZooKeeper or the embedded store, not KRaft"
 _JVM_METRICS: Final = "metrics leave in Prometheus format, see metrics.listener"
 _NO_TIERED_STORAGE: Final = "there is no tiered storage"
@@ -32,10 +33,14 @@ BY_NAME: Final = {
     "metric.reporters": _JVM_METRICS,
     "num.io.threads": _ONE_LOOP,
     "num.network.threads": _ONE_LOOP,
+    "num.recovery.threads.per.data.dir": "logs are opened one after another, which is quick enough",
     "num.replica.alter.log.dirs.threads": _ONE_LOOP,
     "principal.builder.class": _NO_CLASSES,
     "process.roles": _KRAFT,
+    "producer.id.expiration.check.interval.ms": "producers expire when log.retention.check.interval.ms says",
     "producer.purgatory.purge.interval.requests": _PURGATORY,
+    "queued.max.request.bytes": _NO_QUEUE,
+    "queued.max.requests": _NO_QUEUE,
     "replica.selector.class": _NO_CLASSES,
     "security.providers": _NO_CLASSES,
     "ssl.engine.factory.class": _NO_CLASSES,

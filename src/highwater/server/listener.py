@@ -7,6 +7,7 @@ import socket
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from highwater.config.settings import network
 from highwater.model.log_events import EventLog
 from highwater.server.connection import Connection
 from highwater.server.inbox import SharedBuffer
@@ -16,14 +17,19 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, TimerHandle
 
     from highwater.broker.broker import Broker
+    from highwater.config.broker_config import BrokerConfig
     from highwater.server.server_metrics import ServerMetrics
 
 events = EventLog("server")
 
 ACCEPTS_PER_TURN: Final = 128
-BACKLOG: Final = 1024
+LEFT_TO_THE_SYSTEM: Final = -1
 PAUSE_WITHOUT_DESCRIPTORS_S: Final = 0.5
 _OUT_OF_DESCRIPTORS: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_KERNEL_BUFFERS: Final = (
+    (socket.SO_SNDBUF, network.SOCKET_SEND_BUFFER_BYTES),
+    (socket.SO_RCVBUF, network.SOCKET_RECEIVE_BUFFER_BYTES),
+)
 
 
 class Connections:
@@ -33,16 +39,12 @@ class Connections:
         self,
         loop: AbstractEventLoop,
         metrics: ServerMetrics,
-        *,
-        max_connections: int,
-        max_per_host: int,
-        max_idle_s: float,
+        config: BrokerConfig,
     ) -> None:
         self._loop = loop
         self.metrics = metrics
-        self._max_connections = max_connections
-        self._max_per_host = max_per_host
-        self._max_idle_s = max_idle_s
+        self._config = config
+        self._max_idle_s = config[network.CONNECTIONS_MAX_IDLE_MS] / 1000
         self._open: dict[Connection, tuple[str, str]] = {}
         self._per_host: Counter[str] = Counter()
         self._sweep_timer: TimerHandle | None = None
@@ -51,8 +53,12 @@ class Connections:
         return len(self._open)
 
     def room_for(self, host: str) -> bool:
-        """Return whether one more connection from `host` is within the limits."""
-        return len(self._open) < self._max_connections and self._per_host[host] < self._max_per_host
+        """Return whether one more connection from `host` is within the limits, which may change while we run."""
+        if len(self._open) >= self._config[network.MAX_CONNECTIONS]:
+            return False
+        exceptions = self._config[network.MAX_CONNECTIONS_PER_IP_OVERRIDES]
+        limit = exceptions.get(host, self._config[network.MAX_CONNECTIONS_PER_IP])
+        return self._per_host[host] < limit
 
     def add(self, connection: Connection, host: str, listener_name: str) -> None:
         """Count a new connection."""
@@ -100,16 +106,16 @@ class Listener:
         self,
         loop: AbstractEventLoop,
         connections: Connections,
+        config: BrokerConfig,
         *,
         name: str,
         shared_buffer: SharedBuffer,
-        max_frame_bytes: int,
     ) -> None:
         self._loop = loop
         self._connections = connections
         self._broker: Broker | None = None
         self._shared_buffer = shared_buffer
-        self._max_frame_bytes = max_frame_bytes
+        self._config = config
         self._socket: socket.socket | None = None
         self.name = name
         self.port = 0
@@ -120,6 +126,9 @@ class Listener:
         bound = socket.socket(family, socket.SOCK_STREAM)
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            for option, setting in _KERNEL_BUFFERS:
+                if self._config[setting] != LEFT_TO_THE_SYSTEM:
+                    bound.setsockopt(socket.SOL_SOCKET, option, self._config[setting])  # accepted sockets inherit it
             bound.bind((host, port))
         except OSError as error:
             bound.close()
@@ -131,7 +140,7 @@ class Listener:
         """Accept from now on."""
         assert self._socket is not None
         self._broker = broker
-        self._socket.listen(BACKLOG)
+        self._socket.listen(self._config[network.SOCKET_LISTEN_BACKLOG_SIZE])
         self._socket.setblocking(False)
         self._loop.add_reader(self._socket.fileno(), self._accept)
 
@@ -174,7 +183,7 @@ class Listener:
             broker=self._broker,
             loop=self._loop,
             shared_buffer=self._shared_buffer,
-            max_frame_bytes=self._max_frame_bytes,
+            max_frame_bytes=self._config[network.SOCKET_REQUEST_MAX_BYTES],
             listener_name=self.name,
             metrics=self._connections.metrics,
             on_close=self._connections.discard,

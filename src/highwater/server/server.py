@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from highwater.config.settings import network
 from highwater.server.inbox import SharedBuffer
 from highwater.server.listener import Connections, Listener
 from highwater.server.server_metrics import ServerMetrics
@@ -26,13 +25,7 @@ class Server:
         self._config = config
         self._shared_buffer = SharedBuffer()
         self._listeners: list[Listener] = []
-        self.connections = Connections(
-            loop,
-            ServerMetrics(registry),
-            max_connections=config[network.MAX_CONNECTIONS],
-            max_per_host=config[network.MAX_CONNECTIONS_PER_IP],
-            max_idle_s=config[network.CONNECTIONS_MAX_IDLE_MS] / 1000,
-        )
+        self.connections = Connections(loop, ServerMetrics(registry), config)
 
     def bind(self, endpoints: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
         """Take every address, so that one in use is known before any data is touched; return what was bound."""
@@ -41,9 +34,9 @@ class Server:
             listener = Listener(
                 self._loop,
                 self.connections,
+                self._config,
                 name=endpoint.name,
                 shared_buffer=self._shared_buffer,
-                max_frame_bytes=self._config[network.SOCKET_REQUEST_MAX_BYTES],
             )
             listener.bind(endpoint.bind.host, endpoint.bind.port)
             self._listeners.append(listener)

@@ -269,10 +269,3 @@ COMPRESSION_ZSTD_LEVEL: Final = Setting(
     update=Update.CLUSTER_WIDE,
     doc="How hard to try when compression.type is zstd.",
 )
-
-NUM_RECOVERY_THREADS_PER_DATA_DIR: Final = Setting(
-    name="num.recovery.threads.per.data.dir",
-    parse=integer(at_least=1),
-    default=2,
-    doc="How many logs of one log dir are opened or closed at the same time.",
-)

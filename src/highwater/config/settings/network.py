@@ -3,21 +3,23 @@
 from collections.abc import Mapping
 from typing import Final
 
-from highwater.config.parsers import INT32_MAX, INT64_MAX, byte_count, integer, milliseconds, number_map
+from highwater.config.parsers import INT32_MAX, byte_count, integer, milliseconds, number_map
 from highwater.config.setting import Setting, Update
 
 SOCKET_SEND_BUFFER_BYTES: Final = Setting(
     name="socket.send.buffer.bytes",
     parse=byte_count(at_least=-1),
-    default=100 * 1024,
-    doc="The size of each connection's send buffer in the kernel; -1 leaves it to the system.",
+    default=-1,
+    doc="The size of each connection's send buffer in the kernel; -1 leaves it to the system, which tunes it by itself "
+    "unless told a size. Apache Kafka's default is 102400.",
 )
 
 SOCKET_RECEIVE_BUFFER_BYTES: Final = Setting(
     name="socket.receive.buffer.bytes",
     parse=byte_count(at_least=-1),
-    default=100 * 1024,
-    doc="The size of each connection's receive buffer in the kernel; -1 leaves it to the system.",
+    default=-1,
+    doc="The size of each connection's receive buffer in the kernel; -1 leaves it to the system, which tunes it by "
+    "itself unless told a size. Apache Kafka's default is 102400.",
 )
 
 SOCKET_REQUEST_MAX_BYTES: Final = Setting(
@@ -30,22 +32,8 @@ SOCKET_REQUEST_MAX_BYTES: Final = Setting(
 SOCKET_LISTEN_BACKLOG_SIZE: Final = Setting(
     name="socket.listen.backlog.size",
     parse=integer(at_least=1),
-    default=50,
-    doc="How many connections may wait to be accepted.",
-)
-
-QUEUED_MAX_REQUESTS: Final = Setting(
-    name="queued.max.requests",
-    parse=integer(at_least=1),
-    default=500,
-    doc="How many requests may be under way at once; beyond it connections are not read until some are answered.",
-)
-
-QUEUED_MAX_REQUEST_BYTES: Final = Setting(
-    name="queued.max.request.bytes",
-    parse=byte_count(at_least=-1, at_most=INT64_MAX),
-    default=-1,
-    doc="How many bytes of requests may be under way at once, as queued.max.requests counts them; -1 for no limit.",
+    default=1024,
+    doc="How many connections may wait to be accepted. Apache Kafka's default is 50.",
 )
 
 CONNECTIONS_MAX_IDLE_MS: Final = Setting(
@@ -60,7 +48,7 @@ MAX_CONNECTIONS: Final = Setting(
     parse=integer(at_least=0),
     default=INT32_MAX,
     update=Update.CLUSTER_WIDE,
-    doc="The most connections to accept at once; further ones wait to be accepted until others close.",
+    doc="The most connections to have open at once; further ones are closed as soon as they are accepted.",
 )
 
 MAX_CONNECTIONS_PER_IP: Final = Setting(
@@ -68,7 +56,7 @@ MAX_CONNECTIONS_PER_IP: Final = Setting(
     parse=integer(at_least=0),
     default=INT32_MAX,
     update=Update.CLUSTER_WIDE,
-    doc="The most connections to accept at once from one address; further ones are closed.",
+    doc="The most connections to have open at once from one address; further ones are closed.",
 )
 
 MAX_CONNECTIONS_PER_IP_OVERRIDES: Final[Setting[Mapping[str, int]]] = Setting(

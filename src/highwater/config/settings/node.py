@@ -12,9 +12,7 @@ from highwater.config.listeners import (
     listener_list,
 )
 from highwater.config.parsers import (
-    INT64_MAX,
     boolean,
-    byte_count,
     choice,
     integer,
     milliseconds,
@@ -102,14 +100,6 @@ LOG_DIRS: Final[Setting[tuple[str, ...]]] = Setting(
     fallbacks=(Fallback(LOG_DIR, 1),),
     doc="The folders that partitions are kept in, ideally one for each disk. A new partition goes to the one that "
     "holds the fewest. When one fails, the partitions in the others go on.",
-)
-
-LOG_DIRS_MIN_FREE_BYTES: Final = Setting(
-    name="log.dirs.min.free.bytes",
-    parse=byte_count(at_most=INT64_MAX),
-    default=64 * 1024 * 1024,
-    doc="Refuse writes to a log dir whose file system has less than this left, so that checkpoints, indexes and the "
-    "metadata file can still be written. Reads go on. This setting is Highwater's own.",
 )
 
 METRICS_LISTENER: Final[Setting[Address | None]] = Setting(

@@ -14,13 +14,6 @@ PRODUCER_ID_EXPIRATION_MS: Final = Setting(
     doc="Forget what an idempotent producer last wrote to a partition after this long without a write.",
 )
 
-PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS: Final = Setting(
-    name="producer.id.expiration.check.interval.ms",
-    parse=milliseconds(at_least=1, at_most=INT32_MAX),
-    default=10 * MINUTE_MS,
-    doc="How often to look for producers that may be forgotten.",
-)
-
 TRANSACTION_MAX_TIMEOUT_MS: Final = Setting(
     name="transaction.max.timeout.ms",
     parse=milliseconds(at_least=1, at_most=INT32_MAX),

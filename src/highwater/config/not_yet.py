@@ -1,0 +1,108 @@
+"""Settings that are declared and that nothing acts upon yet.
+
+Given in a file, they bring a warning, or an error where quietly going on would be dangerous. A test keeps this list
+true: a setting is read somewhere, or it is here.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from highwater.config.setting import Setting
+from highwater.config.settings import compaction, groups, log, network, node, replication, security, transactions
+
+_ONE_BROKER: Final = "this release runs one broker, with one replica of each partition"
+_NO_COMPACTION: Final = "topics are not compacted yet"
+_AS_THEY_CAME: Final = "batches are kept as they came, for now"
+_CLASSIC_ONLY: Final = "groups follow the classic protocol, for now"
+_NO_TRANSACTIONS: Final = "transactions are not served yet"
+_PLAINTEXT_ONLY: Final = "connections are neither encrypted nor authenticated yet"
+_EVERYTHING_ALLOWED: Final = "everybody may do everything, for now"
+_NO_QUOTAS: Final = "there are no quotas yet"
+
+NOT_YET: Final[Mapping[Setting[Any], str]] = MappingProxyType(
+    {
+        node.ZOOKEEPER_SESSION_TIMEOUT_MS: _ONE_BROKER,
+        node.ZOOKEEPER_CONNECTION_TIMEOUT_MS: _ONE_BROKER,
+        node.CONTROLLED_SHUTDOWN_ENABLE: _ONE_BROKER,
+        network.REQUEST_TIMEOUT_MS: _ONE_BROKER,
+        log.LOG_PREALLOCATE: "segments grow as they are written",
+        log.COMPRESSION_TYPE: _AS_THEY_CAME,
+        log.COMPRESSION_GZIP_LEVEL: _AS_THEY_CAME,
+        log.COMPRESSION_LZ4_LEVEL: _AS_THEY_CAME,
+        log.COMPRESSION_ZSTD_LEVEL: _AS_THEY_CAME,
+        compaction.LOG_CLEANER_ENABLE: _NO_COMPACTION,
+        compaction.LOG_CLEANER_THREADS: _NO_COMPACTION,
+        compaction.LOG_CLEANER_BACKOFF_MS: _NO_COMPACTION,
+        compaction.LOG_CLEANER_DEDUPE_BUFFER_SIZE: _NO_COMPACTION,
+        compaction.LOG_CLEANER_IO_BUFFER_SIZE: _NO_COMPACTION,
+        compaction.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND: _NO_COMPACTION,
+        replication.REPLICA_LAG_TIME_MAX_MS: _ONE_BROKER,
+        replication.UNCLEAN_LEADER_ELECTION_ENABLE: _ONE_BROKER,
+        replication.NUM_REPLICA_FETCHERS: _ONE_BROKER,
+        replication.REPLICA_FETCH_MIN_BYTES: _ONE_BROKER,
+        replication.REPLICA_FETCH_WAIT_MAX_MS: _ONE_BROKER,
+        replication.REPLICA_FETCH_MAX_BYTES: _ONE_BROKER,
+        replication.REPLICA_FETCH_RESPONSE_MAX_BYTES: _ONE_BROKER,
+        replication.REPLICA_FETCH_BACKOFF_MS: _ONE_BROKER,
+        replication.REPLICA_SOCKET_TIMEOUT_MS: _ONE_BROKER,
+        replication.REPLICA_SOCKET_RECEIVE_BUFFER_BYTES: _ONE_BROKER,
+        replication.CONTROLLER_SOCKET_TIMEOUT_MS: _ONE_BROKER,
+        replication.AUTO_LEADER_REBALANCE_ENABLE: _ONE_BROKER,
+        replication.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS: _ONE_BROKER,
+        replication.LEADER_IMBALANCE_PER_BROKER_PERCENTAGE: _ONE_BROKER,
+        replication.LEADER_REPLICATION_THROTTLED_RATE: _ONE_BROKER,
+        replication.FOLLOWER_REPLICATION_THROTTLED_RATE: _ONE_BROKER,
+        replication.LEADER_REPLICATION_THROTTLED_REPLICAS: _ONE_BROKER,
+        replication.FOLLOWER_REPLICATION_THROTTLED_REPLICAS: _ONE_BROKER,
+        groups.GROUP_COORDINATOR_REBALANCE_PROTOCOLS: _CLASSIC_ONLY,
+        groups.GROUP_CONSUMER_SESSION_TIMEOUT_MS: _CLASSIC_ONLY,
+        groups.GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS: _CLASSIC_ONLY,
+        groups.GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS: _CLASSIC_ONLY,
+        groups.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS: _CLASSIC_ONLY,
+        groups.GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS: _CLASSIC_ONLY,
+        groups.GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS: _CLASSIC_ONLY,
+        groups.GROUP_CONSUMER_MAX_SIZE: _CLASSIC_ONLY,
+        groups.GROUP_CONSUMER_ASSIGNORS: _CLASSIC_ONLY,
+        groups.GROUP_CONSUMER_MIGRATION_POLICY: _CLASSIC_ONLY,
+        groups.GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS: _CLASSIC_ONLY,
+        transactions.TRANSACTION_MAX_TIMEOUT_MS: _NO_TRANSACTIONS,
+        transactions.TRANSACTIONAL_ID_EXPIRATION_MS: _NO_TRANSACTIONS,
+        transactions.TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE: _NO_TRANSACTIONS,
+        transactions.TRANSACTION_ABORT_TIMED_OUT_CLEANUP_INTERVAL_MS: _NO_TRANSACTIONS,
+        transactions.TRANSACTION_REMOVE_EXPIRED_CLEANUP_INTERVAL_MS: _NO_TRANSACTIONS,
+        transactions.TRANSACTION_PARTITION_VERIFICATION_ENABLE: _NO_TRANSACTIONS,
+        security.SSL_KEYSTORE_TYPE: _PLAINTEXT_ONLY,
+        security.SSL_KEYSTORE_LOCATION: _PLAINTEXT_ONLY,
+        security.SSL_KEYSTORE_KEY: _PLAINTEXT_ONLY,
+        security.SSL_KEYSTORE_CERTIFICATE_CHAIN: _PLAINTEXT_ONLY,
+        security.SSL_KEY_PASSWORD: _PLAINTEXT_ONLY,
+        security.SSL_TRUSTSTORE_TYPE: _PLAINTEXT_ONLY,
+        security.SSL_TRUSTSTORE_LOCATION: _PLAINTEXT_ONLY,
+        security.SSL_TRUSTSTORE_CERTIFICATES: _PLAINTEXT_ONLY,
+        security.SSL_CLIENT_AUTH: _PLAINTEXT_ONLY,
+        security.SSL_ENABLED_PROTOCOLS: _PLAINTEXT_ONLY,
+        security.SSL_CIPHER_SUITES: _PLAINTEXT_ONLY,
+        security.SSL_PRINCIPAL_MAPPING_RULES: _PLAINTEXT_ONLY,
+        security.SASL_ENABLED_MECHANISMS: _PLAINTEXT_ONLY,
+        security.SASL_MECHANISM_INTER_BROKER_PROTOCOL: _PLAINTEXT_ONLY,
+        security.SASL_JAAS_CONFIG: _PLAINTEXT_ONLY,
+        security.SASL_SERVER_MAX_RECEIVE_SIZE: _PLAINTEXT_ONLY,
+        security.CONNECTIONS_MAX_REAUTH_MS: _PLAINTEXT_ONLY,
+        security.CONNECTION_FAILED_AUTHENTICATION_DELAY_MS: _PLAINTEXT_ONLY,
+        security.SUPER_USERS: _EVERYTHING_ALLOWED,
+        security.ALLOW_EVERYONE_IF_NO_ACL_FOUND: _EVERYTHING_ALLOWED,
+        security.QUOTA_WINDOW_NUM: _NO_QUOTAS,
+        security.QUOTA_WINDOW_SIZE_SECONDS: _NO_QUOTAS,
+        security.MAX_CONNECTION_CREATION_RATE: _NO_QUOTAS,
+    }
+)
+"""Each with the reason, for the warning."""
+
+REFUSED: Final[Mapping[Setting[Any], str]] = MappingProxyType(
+    {
+        node.ZOOKEEPER_CONNECT: f"cannot be followed: {_ONE_BROKER}",
+        security.AUTHORIZER_CLASS_NAME: f"cannot be followed: {_EVERYTHING_ALLOWED}",
+    }
+)
+"""Whoever sets one of these relies on it: starting without it would be worse than not starting."""
