@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 from highwater.groups.classic.group import CONSUMER_PROTOCOL, ClassicGroup
 from highwater.groups.classic.states import GroupState
-from highwater.groups.offsets import NO_EXPIRY_MS, CommittedOffset
+from highwater.groups.offsets import LATEST_TIME_MS, NO_EXPIRY_MS, CommittedOffset
 from highwater.groups.records import GroupRecord, group_deleted, offset_deleted
 from highwater.groups.shard import GroupShard
 from highwater.model.errors import ErrorCode
@@ -116,7 +116,7 @@ def commit_record(
             leader_epoch=asked.committed_leader_epoch,
             metadata=asked.committed_metadata or "",
             commit_timestamp=wall_ms,
-            expire_timestamp=NO_EXPIRY_MS if retention_ms < 0 else wall_ms + retention_ms,
+            expire_timestamp=NO_EXPIRY_MS if retention_ms < 0 else min(wall_ms + retention_ms, LATEST_TIME_MS),
         ),
     )
 

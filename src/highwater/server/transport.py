@@ -27,6 +27,9 @@ class Transport(Protocol):
     def send_file(self, file_descriptor: int, position: int, length: int) -> int:
         """Send a prefix of a file's range and return its length; 0 means that the file ends before the range."""
 
+    def check(self) -> None:
+        """Raise the error by which the connection has failed, if it has."""
+
     def watch_readable(self, callback: Callable[[], None] | None) -> None:
         """Call `callback` whenever there is something to receive; None stops it."""
 
@@ -64,6 +67,13 @@ class SocketTransport:
     def send_file(self, file_descriptor: int, position: int, length: int) -> int:
         """Send a prefix of a file's range without its bytes passing through this process."""
         return os.sendfile(self._file_descriptor, file_descriptor, position, length)
+
+    def check(self) -> None:
+        """Raise the error by which the connection has failed, if it has."""
+        assert self._socket is not None
+        failed = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if failed:
+            raise OSError(failed, os.strerror(failed))
 
     def watch_readable(self, callback: Callable[[], None] | None) -> None:
         """Call `callback` whenever there is something to receive; None stops it."""

@@ -110,7 +110,8 @@ def _asked_for(
     try:
         topic = _found(context, asked, refused)
     except KafkaError as error:
-        return MetadataResponseTopic(error_code=error.code, name=asked.name, topic_id=asked.topic_id)
+        name = asked.name or (None if context.version >= IDS_IN_QUESTION_FROM else "")
+        return MetadataResponseTopic(error_code=error.code, name=name, topic_id=asked.topic_id)
     return _described(context, topic, operations=operations)
 
 
