@@ -63,7 +63,6 @@ class Connection:
         "_on_close",
         "_outbox",
         "_reading",
-        "_sent",
         "_tasks",
         "_transport",
         "_turn_of_deferred",
@@ -101,7 +100,6 @@ class Connection:
         self._contexts: dict[int, RequestContext] = {}
         self._in_turn = False
         self._reading = True
-        self._sent = False
         self._writing = False
         self.closed = False
         self.last_active_at = loop.time()
@@ -122,7 +120,6 @@ class Connection:
             return
         self.last_active_at = self._loop.time()
         self._metrics.received.value += received
-        self._sent = False
         fault = ""
         try:
             for frame in self._inbox.frames():
@@ -137,19 +134,6 @@ class Connection:
             self._metrics.closed_for_cause("malformed")
             events.warning("connection_closed", peer=self._transport.peer, reason=fault)
             self.close(fault)
-        elif not self._sent and not self.closed:
-            self._check_peer()
-
-    def _check_peer(self) -> None:
-        """Notice a peer that was gone before we read its last bytes.
-
-        The loop stops watching a socket that was reset, even if there was data to read first: nothing would ever tell
-        us again. Where something was sent, the send has told us already.
-        """
-        try:
-            self._transport.check()
-        except OSError as error:
-            self.close(f"the peer is gone: {error.strerror}")
 
     def _finish_turn(self) -> None:
         """Write what this turn appended, answer, then wake those who wait for it: in this order."""
@@ -306,7 +290,6 @@ class Connection:
         outbox = self._outbox
         if outbox.cold_head is not None:
             return  # a thread is reading it
-        self._sent = True
         try:
             self._metrics.sent.value += outbox.send(self._transport)
         except OSError as error:
@@ -344,6 +327,10 @@ class Connection:
         if congested is self._reading:
             self._reading = not congested
             self._transport.watch_readable(None if congested else self._on_readable)
+
+    def is_dead(self) -> bool:
+        """Return whether the peer is known to be gone."""
+        return self._transport.is_dead()
 
     def close(self, reason: str) -> None:
         """Close the connection and forget everything that it waits for."""
