@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from highwater.config.broker_config import BrokerConfig
     from highwater.config.listeners import Endpoint
-    from highwater.storage.flush import Flush
 
 events = EventLog("app")
 
@@ -120,19 +119,15 @@ class Node:
 
     async def _close_logs(self, upkeep: Upkeep) -> None:
         closed_well = {log_dir.path: True for log_dir in self._log_dirs}
-        flushes: dict[Path, list[Flush]] = {log_dir.path: [] for log_dir in self._log_dirs}
         for partition in self._partitions:
             try:
-                flushes[partition.log.directory.parent].append(partition.log.close())
+                partition.log.close()
             except StorageError as error:
                 closed_well[partition.log.directory.parent] = False
                 events.error("log_not_closed", partition=partition.name, reason=str(error))
         await upkeep.checkpoint_all()
         for log_dir in self._log_dirs:
-            try:
-                log_dir.close(clean=closed_well[log_dir.path], flushes=flushes[log_dir.path])
-            except StorageError as error:
-                events.error("log_dir_not_closed", log_dir=str(log_dir.path), reason=str(error))
+            log_dir.close(clean=closed_well[log_dir.path])
 
     async def _start_metrics(self) -> None:
         address = self._config[node.METRICS_LISTENER]
@@ -219,6 +214,7 @@ class Node:
             new_id=lambda: str(uuid.uuid4()),
             metrics=GroupMetrics(self._registry),
             topics=topics,
+            cluster=cluster,
         )
         groups.watch(self._registry)
         partitions.tell(OFFSETS_TOPIC, groups)

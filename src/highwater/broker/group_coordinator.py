@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from highwater.broker.group_loading import load
 from highwater.broker.group_shard import LoadedShard
+from highwater.broker.group_topics import GroupTopics
 from highwater.broker.journal import Journal, JournalSettings
 from highwater.broker.topics import OFFSETS_TOPIC
 from highwater.config.settings import groups as settings
-from highwater.groups.offset_commits import deletion_of_topics
 from highwater.groups.partitioner import partition_for
-from highwater.groups.settings import GroupSettings
+from highwater.groups.removal import deletion_of_topics
+from highwater.groups.settings import GroupSettings, MigrationPolicy
 from highwater.groups.shard import GroupShard
 from highwater.metrics import declared
 from highwater.model.errors import ErrorCode, KafkaError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from highwater.broker.appends import Appends
+    from highwater.broker.cluster import Cluster
     from highwater.broker.group_metrics import GroupMetrics
     from highwater.broker.partition import Partition
     from highwater.broker.topics import Topics
@@ -50,6 +52,7 @@ class GroupCoordinator:
         new_id: Callable[[], str],
         metrics: GroupMetrics,
         topics: Topics,
+        cluster: Cluster,
     ) -> None:
         self._loop = loop
         self._config = config
@@ -58,6 +61,7 @@ class GroupCoordinator:
         self._new_id = new_id
         self._metrics = metrics
         self._topics = topics
+        self._group_topics = GroupTopics(topics, cluster)
         topics.watch(self.topic_changed)
         self._shards: dict[int, LoadedShard] = {}
         self._loading: dict[int, Task[None]] = {}
@@ -127,7 +131,7 @@ class GroupCoordinator:
             self.resign(index)
 
     async def _load(self, partition: Partition) -> None:
-        core = GroupShard(group_settings(self._config, partition))
+        core = GroupShard(group_settings(self._config, partition), self._group_topics)
         started_at = self._loop.time()
         count = await load(
             partition.log,
@@ -211,4 +215,9 @@ def group_settings(config: BrokerConfig, partition: Partition) -> GroupSettings:
         max_record_bytes=partition.log.config.max_message_bytes,
         offset_metadata_max_bytes=config[settings.OFFSET_METADATA_MAX_BYTES],
         offsets_retention_ms=config[settings.OFFSETS_RETENTION_MINUTES] * 60_000,
+        consumer_session_timeout_ms=config[settings.GROUP_CONSUMER_SESSION_TIMEOUT_MS],
+        consumer_heartbeat_interval_ms=config[settings.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS],
+        consumer_max_size=config[settings.GROUP_CONSUMER_MAX_SIZE],
+        consumer_assignors=config[settings.GROUP_CONSUMER_ASSIGNORS],
+        migration_policy=MigrationPolicy(config[settings.GROUP_CONSUMER_MIGRATION_POLICY]),
     )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from highwater.broker.journal import record_bytes
 from highwater.broker.pending_answer import PendingAnswer
-from highwater.groups import membership, offset_commits, records
-from highwater.groups.classic.group import NEVER_MS
+from highwater.groups import membership, offset_commits, records, removal
+from highwater.groups.changes import Changes
+from highwater.groups.classic.group import NEVER_MS, ClassicGroup
 from highwater.groups.classic.join import Joiner
+from highwater.groups.classic.outcome import Outcome
 from highwater.groups.classic.snapshot import snapshot
 from highwater.groups.classic.sync import Syncer
+from highwater.groups.consumer.heartbeat import Reporter
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.log_events import EventLog
 from highwater.protocol.messages.join_group import JoinGroupResponse
@@ -20,14 +24,18 @@ from highwater.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, TimerHandle
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from highwater.broker.group_metrics import GroupMetrics
     from highwater.broker.journal import Journal
-    from highwater.groups.classic.outcome import Answer, Outcome
+    from highwater.groups.classic.outcome import Answer
     from highwater.groups.offset_commits import Committer, OffsetToCommit
     from highwater.groups.records import GroupRecord
     from highwater.groups.shard import GroupShard
+    from highwater.protocol.messages.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+    )
     from highwater.protocol.messages.heartbeat import HeartbeatRequest
     from highwater.protocol.messages.join_group import JoinGroupRequest
     from highwater.protocol.messages.leave_group import MemberIdentity, MemberResponse
@@ -81,7 +89,8 @@ class LoadedShard:
     def start(self) -> None:
         """Take over the groups that were loaded: their members have a session from now on to be heard from."""
         for group_id in list(self.core.groups):
-            self._take(group_id, membership.take_over(self.core, group_id, now_ms=self._now_ms()))
+            with self._deciding(group_id) as (changes, outcome):
+                membership.take_over(self.core, group_id, changes, outcome)
 
     def stop(self, error: KafkaError) -> None:
         """Let go of the groups: whoever waits gets `error`, and looks for the new coordinator."""
@@ -90,10 +99,8 @@ class LoadedShard:
             self._timer = None
         self.journal.close(error)
         for group in self.core.groups.values():
-            for member in group.members.values():
-                for ticket in (member.join_ticket, member.sync_ticket):
-                    if isinstance(ticket, PendingAnswer):
-                        ticket.refuse(error)
+            if isinstance(group, ClassicGroup):
+                _refuse_all_who_wait(group, error)
 
     # Membership -----------------------------------------------------------------------------------------------------
 
@@ -104,40 +111,67 @@ class LoadedShard:
         ticket = PendingAnswer(_join_refusal)
         fresh_id = f"{request.group_instance_id or client_id}-{self._new_id()}"
         joiner = Joiner(request, version, client_id, client_host, fresh_id, ticket)
-        self._take(request.group_id, membership.join(self.core, joiner, now_ms=self._now_ms()))
+        with self._deciding(request.group_id) as (changes, outcome):
+            membership.join(self.core, joiner, changes, outcome)
         return ticket
 
     def sync(self, request: SyncGroupRequest) -> PendingAnswer[SyncGroupResponse]:
         """Take a SyncGroup, which may wait for the leader's."""
         ticket = PendingAnswer(_sync_refusal)
-        self._take(request.group_id, membership.sync(self.core, Syncer(request, ticket), now_ms=self._now_ms()))
+        with self._deciding(request.group_id) as (changes, outcome):
+            membership.sync(self.core, Syncer(request, ticket), now_ms=changes.now_ms, outcome=outcome)
         return ticket
 
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
-        """Take a Heartbeat. A session only ever gets longer by it, so no timer has to move."""
-        return membership.heartbeat(self.core, request, now_ms=self._now_ms())
+        """Take a Heartbeat."""
+        error = membership.heartbeat(self.core, request, now_ms=self._now_ms())
+        if error is ErrorCode.REBALANCE_IN_PROGRESS:
+            self._wake_for(request.group_id)  # A member that must act has a time for it; others only live longer.
+        return error
 
     def leave(self, group_id: str, leavers: Sequence[MemberIdentity]) -> list[MemberResponse]:
         """Take a LeaveGroup."""
-        answers, outcome = membership.leave(self.core, group_id, leavers, now_ms=self._now_ms())
-        self._take(group_id, outcome)
-        return answers
+        with self._deciding(group_id) as (changes, outcome):
+            return membership.leave(self.core, group_id, leavers, changes, outcome)
 
-    def _take(self, group_id: str, outcome: Outcome) -> None:
-        """Do what was decided about a classic group."""
+    def report(
+        self, request: ConsumerGroupHeartbeatRequest, *, version: int, client_id: str, client_host: str
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Take a ConsumerGroupHeartbeat; raises KafkaError if it is refused."""
+        fresh_id = "" if request.member_id else self._new_id()
+        reporter = Reporter(request, version, client_id, client_host, fresh_id)
+        with self._deciding(request.group_id) as (changes, outcome):
+            return membership.report(self.core, reporter, changes, outcome)
+
+    @contextmanager
+    def _deciding(self, group_id: str) -> Iterator[tuple[Changes, Outcome]]:
+        """Give a decision what it writes to, then do what was decided; also when the caller is refused half way."""
+        changes = Changes(self.core, now_ms=self._now_ms(), wall_ms=self._wall_ms())
+        outcome = Outcome()
+        try:
+            yield changes, outcome
+        finally:
+            self._take(group_id, changes, outcome)
+
+    def _take(self, group_id: str, changes: Changes, outcome: Outcome) -> None:
+        self._tell_why(group_id, changes, outcome)
+        if changes.records:
+            self.journal.write(map(records.encode, changes.records))
         group = self.core.groups.get(group_id)
-        for cause in outcome.causes:
+        if outcome.must_store and isinstance(group, ClassicGroup):
+            self.journal.write([records.encode(snapshot(group, wall_ms=changes.wall_ms))])
+        if outcome.answers:
+            self.journal.when_committed(partial(_release, outcome.answers))
+        self._wake_for(group_id)
+
+    def _tell_why(self, group_id: str, changes: Changes, outcome: Outcome) -> None:
+        """Log and count every rebalance by its cause."""
+        for cause in (*changes.causes, *outcome.causes):
             self._metrics.rebalances(cause.kind).value += 1
-            events.info("group_rebalances", group=group_id, generation=group and group.generation, cause=cause)
+            events.info("group_rebalances", group=group_id, cause=cause)
         for member_id in outcome.dropped:
             self._metrics.dropped_members.value += 1
             events.info("group_member_dropped", group=group_id, member=member_id, cause="did not rejoin in time")
-        if group is not None and outcome.must_store:
-            self.journal.write([records.encode(snapshot(group, wall_ms=self._wall_ms()))])
-        if outcome.answers:
-            self.journal.when_committed(partial(_release, outcome.answers))
-        if group is not None:
-            self._wake_by(group_id, group.wake_at_ms)
 
     # Offsets --------------------------------------------------------------------------------------------------------
 
@@ -158,6 +192,7 @@ class LoadedShard:
             raise KafkaError("too much to commit at once", code=ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
         self.journal.write(encoded)
         self._apply(decided.records)
+        self._metrics.committed_offsets.value += len(encoded)
         return decided.errors
 
     def write(self, decided: Iterable[GroupRecord]) -> int:
@@ -169,7 +204,7 @@ class LoadedShard:
 
     def expire_offsets(self) -> None:
         """Write the tombstones of what nobody needs any more."""
-        count = self.write(offset_commits.expired(self.core, wall_ms=self._wall_ms()))
+        count = self.write(removal.expired(self.core, wall_ms=self._wall_ms()))
         if count:
             self._metrics.expired_records.value += count
             events.info("offsets_expired", partition=self.journal.partition.name, records=count)
@@ -184,11 +219,12 @@ class LoadedShard:
     def _now_ms(self) -> int:
         return int(self._loop.time() * 1000)
 
-    def _wake_by(self, group_id: str, deadline_ms: int) -> None:
-        if deadline_ms >= self._wake_at_ms.get(group_id, NEVER_MS):
+    def _wake_for(self, group_id: str) -> None:
+        group = self.core.groups.get(group_id)
+        if group is None or group.wake_at_ms >= self._wake_at_ms.get(group_id, NEVER_MS):
             return
-        self._wake_at_ms[group_id] = deadline_ms
-        heappush(self._due, (deadline_ms, group_id))
+        self._wake_at_ms[group_id] = group.wake_at_ms
+        heappush(self._due, (group.wake_at_ms, group_id))
         self._arm()
 
     def _arm(self) -> None:
@@ -216,8 +252,16 @@ class LoadedShard:
             deadline_ms, group_id = heappop(self._due)
             if self._wake_at_ms.get(group_id) == deadline_ms:
                 del self._wake_at_ms[group_id]
-                self._take(group_id, membership.tick(self.core, group_id, now_ms=now_ms))
+                with self._deciding(group_id) as (changes, outcome):
+                    membership.tick(self.core, group_id, changes, outcome)
         self._arm()
+
+
+def _refuse_all_who_wait(group: ClassicGroup, error: KafkaError) -> None:
+    for member in group.members.values():
+        for ticket in (member.join_ticket, member.sync_ticket):
+            if isinstance(ticket, PendingAnswer):
+                ticket.refuse(error)
 
 
 def _release(answers: list[Answer], error: KafkaError | None) -> None:

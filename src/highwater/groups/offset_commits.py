@@ -1,12 +1,13 @@
-"""Who may commit offsets, what is written when they do, and when offsets go away by themselves."""
+"""Who may commit and read offsets, and what is written when they do."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from highwater.groups.classic.group import CONSUMER_PROTOCOL, ClassicGroup
+from highwater.groups.classic.group import ClassicGroup
 from highwater.groups.classic.states import GroupState
-from highwater.groups.offsets import LATEST_TIME_MS, NO_EXPIRY_MS, CommittedOffset
-from highwater.groups.records import GroupRecord, group_deleted, offset_deleted
+from highwater.groups.consumer.group import ConsumerGroup
+from highwater.groups.offsets import NO_EXPIRY_MS
+from highwater.groups.records import GroupRecord
 from highwater.groups.shard import GroupShard
 from highwater.model.errors import ErrorCode
 from highwater.protocol.messages.offset_records import OffsetCommitKey, OffsetCommitValue
@@ -47,10 +48,39 @@ def check_commit(shard: GroupShard, committer: Committer, *, now_ms: int) -> Err
         if committer.generation < 0:
             return ErrorCode.NONE
         return ErrorCode.GROUP_ID_NOT_FOUND if committer.knows_member_epochs else ErrorCode.ILLEGAL_GENERATION
+    if isinstance(group, ConsumerGroup):
+        return _check_consumer(group, committer)
     error = _check_classic(group, committer)
     if not error and committer.member_id in group.members:
         group.renew_session(group.members[committer.member_id], now_ms)
     return error
+
+
+def _check_consumer(group: ConsumerGroup, committer: Committer) -> ErrorCode:
+    if not group.members and committer.generation < 0:
+        return ErrorCode.NONE
+    if committer.is_transactional and not committer.claims_membership:
+        return ErrorCode.NONE
+    member = group.members.get(committer.member_id)
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    speaks_classic = member.subscription.classic is not None
+    if not (speaks_classic or committer.is_transactional or committer.knows_member_epochs):
+        return ErrorCode.UNSUPPORTED_VERSION
+    if committer.generation != member.epoch:
+        return ErrorCode.ILLEGAL_GENERATION if speaks_classic else ErrorCode.STALE_MEMBER_EPOCH
+    return ErrorCode.NONE
+
+
+def check_fetch(shard: GroupShard, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+    """Return NONE if the group's offsets may be read: by anyone, but whoever claims to be a member must be one."""
+    group = shard.groups.get(group_id)
+    if not isinstance(group, ConsumerGroup) or (member_id is None and member_epoch < 0):
+        return ErrorCode.NONE
+    member = group.members.get(member_id or "")
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    return ErrorCode.NONE if member_epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
 
 
 def _check_classic(group: ClassicGroup, committer: Committer) -> ErrorCode:
@@ -116,86 +146,6 @@ def commit_record(
             leader_epoch=asked.committed_leader_epoch,
             metadata=asked.committed_metadata or "",
             commit_timestamp=wall_ms,
-            expire_timestamp=NO_EXPIRY_MS if retention_ms < 0 else min(wall_ms + retention_ms, LATEST_TIME_MS),
+            expire_timestamp=NO_EXPIRY_MS if retention_ms < 0 else wall_ms + retention_ms,
         ),
     )
-
-
-# Deletion -----------------------------------------------------------------------------------------------------------
-
-
-def check_offset_deletion(shard: GroupShard, group_id: str) -> ErrorCode:
-    """Return NONE if single offsets of a group may be deleted; whether a topic's may is `is_subscribed_to`."""
-    group = shard.groups.get(group_id)
-    if group is None:
-        return ErrorCode.GROUP_ID_NOT_FOUND
-    if group.state is GroupState.EMPTY or group.protocol_type == CONSUMER_PROTOCOL:
-        return ErrorCode.NONE
-    return ErrorCode.NON_EMPTY_GROUP
-
-
-def check_group_deletion(shard: GroupShard, group_id: str) -> ErrorCode:
-    """Return NONE if a whole group may be deleted: it must be there, and nobody in it."""
-    group = shard.groups.get(group_id)
-    if group is None:
-        return ErrorCode.GROUP_ID_NOT_FOUND
-    return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
-
-
-def deletion_of_group(shard: GroupShard, group_id: str) -> Iterator[GroupRecord]:
-    """Return the tombstones of a group and of all that it has committed."""
-    for topic, partition in shard.offsets_of(group_id).partitions():
-        yield offset_deleted(group_id, topic, partition)
-    yield group_deleted(group_id)
-
-
-def deletion_of_topics(shard: GroupShard, topics: Iterable[str]) -> Iterator[GroupRecord]:
-    """Return the tombstones of every group's offsets in topics that are gone."""
-    gone = frozenset(topics)
-    for group_id, offsets in shard.offsets.items():
-        for topic in gone & offsets.topics().keys():
-            for partition in offsets.topics()[topic]:
-                yield offset_deleted(group_id, topic, partition)
-
-
-# Expiry -------------------------------------------------------------------------------------------------------------
-
-
-def expired(shard: GroupShard, *, wall_ms: int) -> Iterator[GroupRecord]:
-    """Return the tombstones of what nobody has needed for the retention time, groups without anything left included.
-
-    Offsets of a topic that a group still reads never expire. Those of an empty group expire together, counted from when
-    it became empty; those of a group that never had members, and of topics that a live group no longer reads, each from
-    its commit (KIP-211).
-    """
-    for group_id, group in shard.groups.items():
-        offsets = shard.offsets_of(group_id)
-        overdue = 0
-        for topic, partitions in offsets.topics().items():
-            for partition, committed in partitions.items():
-                if _has_expired(group, topic, committed, shard.settings.offsets_retention_ms, wall_ms):
-                    if offsets.is_pending(topic, partition):
-                        continue
-                    overdue += 1
-                    yield offset_deleted(group_id, topic, partition)
-        nothing_left = overdue == len(offsets) and not offsets.has_pending
-        if nothing_left and group.state is GroupState.EMPTY and not group.pending_joins:
-            yield group_deleted(group_id)
-
-
-def _has_expired(group: ClassicGroup, topic: str, committed: CommittedOffset, retention_ms: int, wall_ms: int) -> bool:
-    if group.protocol_type is None:
-        since_ms = committed.committed_at_ms
-    elif group.state is GroupState.EMPTY:
-        since_ms = committed.committed_at_ms if group.stored_at_ms is None else group.stored_at_ms
-    elif (
-        group.state is GroupState.STABLE
-        and group.subscribed_topics is not None
-        and topic not in group.subscribed_topics
-    ):
-        since_ms = committed.committed_at_ms
-    else:
-        return False
-    if committed.expires_at_ms != NO_EXPIRY_MS:
-        return wall_ms >= committed.expires_at_ms
-    return wall_ms - since_ms >= retention_ms

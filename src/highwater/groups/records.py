@@ -11,6 +11,22 @@ from typing import Final, NamedTuple
 
 from highwater.model.errors import MalformedFrame
 from highwater.protocol import codec
+from highwater.protocol.messages.consumer_group_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
 from highwater.protocol.messages.group_metadata_records import GroupMetadataKey, GroupMetadataValue
 from highwater.protocol.messages.offset_records import OffsetCommitKey, OffsetCommitValue
 from highwater.protocol.schema import Message
@@ -34,6 +50,13 @@ class _Kind(NamedTuple):
 _KINDS: Final = (
     _Kind(OffsetCommitKey, OffsetCommitValue, 3),
     _Kind(GroupMetadataKey, GroupMetadataValue, 3),
+    _Kind(ConsumerGroupMetadataKey, ConsumerGroupMetadataValue, 0),
+    _Kind(ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue, 0),
+    _Kind(ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue, 0),
+    _Kind(ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue, 0),
+    _Kind(ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue, 0),
+    _Kind(ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue, 0),
+    _Kind(ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue, 0),
 )
 _BY_KEY: Final[Mapping[type[Message], _Kind]] = {kind.key: kind for kind in _KINDS}
 _BY_NUMBER: Final[Mapping[int | None, _Kind]] = {

@@ -1,6 +1,26 @@
 """What the group cores need to know of the broker's settings."""
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class MigrationPolicy(StrEnum):
+    """Which way a group with members may change its protocol."""
+
+    DISABLED = "disabled"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def allows_upgrade(self) -> bool:
+        """Whether a classic group may become a consumer group."""
+        return self in {MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL}
+
+    @property
+    def allows_downgrade(self) -> bool:
+        """Whether a consumer group may become a classic group."""
+        return self in {MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,3 +36,9 @@ class GroupSettings:
     """A group's snapshot must fit into one batch of the offsets topic."""
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 10_080 * 60_000
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_max_size: int = 2**31 - 1
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    """The first is used unless members ask for another."""
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL

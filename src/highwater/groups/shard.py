@@ -1,14 +1,22 @@
 """Every group of one partition of the offsets topic, and what the partition's records make of them."""
 
+from typing import TypeAlias
+
 from highwater.groups.classic.group import ClassicGroup
 from highwater.groups.classic.snapshot import restore
 from highwater.groups.classic.states import GroupState
+from highwater.groups.consumer import replay as consumer_replay
+from highwater.groups.consumer.group import ConsumerGroup
+from highwater.groups.consumer.topics import TopicsView
 from highwater.groups.offsets import CommittedOffset, GroupOffsets
 from highwater.groups.records import GroupRecord
 from highwater.groups.settings import GroupSettings
 from highwater.model.ids import NO_PRODUCER_ID, Offset, ProducerId, TopicPartition
+from highwater.protocol.messages.consumer_group_records import ConsumerGroupMetadataKey
 from highwater.protocol.messages.group_metadata_records import GroupMetadataKey, GroupMetadataValue
 from highwater.protocol.messages.offset_records import OffsetCommitKey, OffsetCommitValue
+
+Group: TypeAlias = ClassicGroup | ConsumerGroup
 
 
 class GroupShard:
@@ -18,19 +26,27 @@ class GroupShard:
     members, generations and assignments of every group that is not in the middle of a rebalance.
     """
 
-    __slots__ = ("_next_sequence", "groups", "offsets", "settings")
+    __slots__ = ("_next_sequence", "groups", "offsets", "settings", "topics")
 
-    def __init__(self, settings: GroupSettings) -> None:
+    def __init__(self, settings: GroupSettings, topics: TopicsView) -> None:
         self.settings = settings
+        self.topics = topics
         self._next_sequence = 0
-        self.groups: dict[str, ClassicGroup] = {}
+        self.groups: dict[str, Group] = {}
         self.offsets: dict[str, GroupOffsets] = {}
 
     def classic_group(self, group_id: str) -> ClassicGroup:
-        """Return the group, made now if there is none."""
+        """Return the group, made now if there is none of this kind."""
         group = self.groups.get(group_id)
-        if group is None:
+        if not isinstance(group, ClassicGroup):
             group = self.groups[group_id] = ClassicGroup(group_id)
+        return group
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup:
+        """Return the group, made now if there is none of this kind: it takes the place of a classic one."""
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            group = self.groups[group_id] = ConsumerGroup(group_id)
         return group
 
     def offsets_of(self, group_id: str) -> GroupOffsets:
@@ -46,7 +62,9 @@ class GroupShard:
                 self._apply_offset(group_id, TopicPartition(topic, partition), value, producer_id)
             case GroupMetadataKey(group=group_id):
                 assert value is None or isinstance(value, GroupMetadataValue)
-                self._apply_group(group_id, value, now_ms)
+                self._apply_classic(group_id, value, now_ms)
+            case _:
+                self._apply_consumer(record)
 
     def end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
         """Let the marker that ends a producer's transaction count for the offsets that were part of it."""
@@ -62,7 +80,8 @@ class GroupShard:
     ) -> None:
         if value is not None:
             self._next_sequence += 1
-            self.classic_group(group_id)  # A group may consist of offsets alone.
+            if group_id not in self.groups:
+                self.classic_group(group_id)  # A group may consist of offsets alone.
             committed = CommittedOffset(
                 offset=Offset(value.offset),
                 leader_epoch=value.leader_epoch,
@@ -79,10 +98,21 @@ class GroupShard:
             if not offsets:
                 del self.offsets[group_id]
 
-    def _apply_group(self, group_id: str, value: GroupMetadataValue | None, now_ms: int) -> None:
+    def _apply_classic(self, group_id: str, value: GroupMetadataValue | None, now_ms: int) -> None:
         if value is not None:
             self.groups[group_id] = restore(group_id, value, now_ms=now_ms)
             return
-        group = self.groups.pop(group_id, None)
-        if group is not None:
+        group = self.groups.get(group_id)
+        if isinstance(group, ClassicGroup):
             group.move_to(GroupState.DEAD)
+            del self.groups[group_id]
+
+    def _apply_consumer(self, record: GroupRecord) -> None:
+        group_id: str = record.key.group_id  # type: ignore[attr-defined]  # as the keys of all its records have it
+        group = self.groups.get(group_id)
+        if record.value is not None:
+            consumer_replay.apply(self.consumer_group(group_id), record)
+        elif isinstance(group, ConsumerGroup):
+            consumer_replay.apply(group, record)
+            if isinstance(record.key, ConsumerGroupMetadataKey):
+                del self.groups[group_id]

@@ -76,6 +76,8 @@ API_TABLE: Final = (
     Api(47, "OffsetDelete", range(1), "offset_delete"),
     Api(60, "DescribeCluster", range(3), "describe_cluster"),
     Api(61, "DescribeProducers", range(1), "describe_producers"),
+    Api(68, "ConsumerGroupHeartbeat", range(2), "consumer_group_heartbeat"),
+    Api(69, "ConsumerGroupDescribe", range(2), "consumer_group_describe"),
     Api(74, "ListConfigResources", range(2), "list_config_resources"),
     Api(75, "DescribeTopicPartitions", range(1), "describe_topic_partitions"),
 )

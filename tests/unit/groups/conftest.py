@@ -11,8 +11,10 @@ from highwater.groups.classic import heartbeat, join, leave, sync, timeouts
 from highwater.groups.classic.group import ClassicGroup
 from highwater.groups.classic.outcome import Outcome
 from highwater.groups.classic.snapshot import restore, snapshot
+from highwater.groups.consumer.topics import TopicInfo
 from highwater.groups.settings import GroupSettings
 from highwater.model.errors import ErrorCode
+from highwater.model.ids import TopicId
 from highwater.protocol.messages.group_metadata_records import GroupMetadataValue
 from highwater.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from highwater.protocol.messages.leave_group import MemberIdentity
@@ -44,7 +46,7 @@ class Stage:
         self._answers: dict[str, Any] = {}
         self._ids_given = 0
 
-    def set(self, **settings: int) -> None:
+    def set(self, **settings: Any) -> None:
         self.settings = replace(self.settings, **settings)
 
     # What members do
@@ -194,6 +196,40 @@ class Stage:
 @pytest.fixture
 def stage() -> Stage:
     return Stage()
+
+
+class FakeTopics:
+    """Topics by name, with as many partitions as a test says."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, TopicInfo] = {}
+        self.version = 0
+
+    def put(self, name: str, partitions: int, *, racks: tuple[frozenset[str], ...] = ()) -> None:
+        self._topics[name] = TopicInfo(name, topic_id(name), partitions, racks)
+        self.version += 1
+
+    def remove(self, name: str) -> None:
+        del self._topics[name]
+        self.version += 1
+
+    def named(self, name: str) -> TopicInfo | None:
+        return self._topics.get(name)
+
+    def name_of(self, topic_id: TopicId) -> str | None:
+        return next((topic.name for topic in self._topics.values() if topic.id == topic_id), None)
+
+    def names(self) -> list[str]:
+        return list(self._topics)
+
+
+def topic_id(name: str) -> TopicId:
+    return TopicId(name.encode().ljust(16, b"."))
+
+
+@pytest.fixture
+def no_topics() -> FakeTopics:
+    return FakeTopics()
 
 
 @pytest.fixture(scope="session")

@@ -5,17 +5,16 @@ from collections.abc import Iterable
 import pytest
 
 from highwater.groups.classic.states import GroupState
-from highwater.groups.offset_commits import (
-    Committer,
-    check_commit,
+from highwater.groups.consumer.topics import TopicsView
+from highwater.groups.offset_commits import Committer, check_commit, commit_record
+from highwater.groups.records import GroupRecord
+from highwater.groups.removal import (
     check_group_deletion,
     check_offset_deletion,
-    commit_record,
     deletion_of_group,
     deletion_of_topics,
     expired,
 )
-from highwater.groups.records import GroupRecord
 from highwater.groups.settings import GroupSettings
 from highwater.groups.shard import GroupShard
 from highwater.groups.subscription import subscribed_topics
@@ -25,7 +24,6 @@ from highwater.protocol import codec
 from highwater.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from highwater.protocol.messages.group_metadata_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from highwater.protocol.messages.offset_commit import OffsetCommitRequestPartition
-from highwater.protocol.messages.offset_records import OffsetCommitValue
 
 NOW_MS = 1_000_000_000
 WEEK_MS = 7 * 24 * 3_600_000
@@ -36,8 +34,8 @@ MEMBER = Committer("tea", "ana-1", None, 4)
 class Shard:
     """A shard with one group."""
 
-    def __init__(self) -> None:
-        self.core = GroupShard(GroupSettings())
+    def __init__(self, topics: TopicsView) -> None:
+        self.core = GroupShard(GroupSettings(), topics)
 
     def apply(self, records: Iterable[GroupRecord], producer_id: ProducerId = NO_PRODUCER_ID) -> int:
         count = 0
@@ -84,8 +82,8 @@ class Shard:
 
 
 @pytest.fixture
-def shard() -> Shard:
-    return Shard()
+def shard(no_topics: TopicsView) -> Shard:
+    return Shard(no_topics)
 
 
 # Who may commit
@@ -123,7 +121,7 @@ def test_a_generation_of_no_group_is_refused_in_words_the_client_knows(shard: Sh
 
 def test_a_member_without_an_assignment_yet_is_asked_to_wait(shard: Shard) -> None:
     shard.members()
-    shard.core.groups["tea"].state = GroupState.COMPLETING_REBALANCE
+    shard.core.classic_group("tea").state = GroupState.COMPLETING_REBALANCE
     assert check_commit(shard.core, MEMBER, now_ms=NOW_MS) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
@@ -235,14 +233,6 @@ def test_a_client_may_ask_for_a_shorter_life(shard: Shard) -> None:
     shard.commit("leaves", 5, retention_ms=1_000)
     assert shard.expire(NOW_MS + 999) == 0
     assert shard.expire(NOW_MS + 1_000) == 2
-
-
-def test_a_client_that_asks_for_eternity_gets_the_end_of_time() -> None:
-    """The sum with the clock did not fit into the record, which cost the client its connection."""
-    asked = OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
-    record = commit_record("tea", "leaves", asked, wall_ms=NOW_MS, retention_ms=2**63 - 1)
-    assert isinstance(record.value, OffsetCommitValue)
-    assert record.value.expire_timestamp == 2**63 - 1
 
 
 def test_offsets_in_a_transaction_do_not_expire(shard: Shard) -> None:

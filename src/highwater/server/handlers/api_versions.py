@@ -10,11 +10,19 @@ import re
 from typing import Final
 
 from highwater.model.errors import ErrorCode
-from highwater.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from highwater.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from highwater.server.api_table import API_TABLE
+from highwater.server.features import FEATURES, level_in_force
 from highwater.server.request_context import RequestContext
 
 SOFTWARE_NAMED_FROM: Final = 3
+FEATURE_LEVEL_0_FROM: Final = 4
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
@@ -22,12 +30,24 @@ def handle(context: RequestContext, request: ApiVersionsRequest | None) -> ApiVe
     """Return the table of APIs that clients may call."""
     if request is not None and context.version >= SOFTWARE_NAMED_FROM and not _is_well_named(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    # Clients that do not know version 4 take a lowest level of 0 for an error (KAFKA-17011).
+    lowest_level = 0 if context.version >= FEATURE_LEVEL_0_FROM else 1
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE if request is not None else ErrorCode.UNSUPPORTED_VERSION,
         api_keys=[
             ApiVersion(api_key=api.key, min_version=api.advertised_from, max_version=api.latest_version)
             for api in API_TABLE
             if not api.between_brokers
+        ],
+        supported_features=[
+            SupportedFeatureKey(name=feature.name, min_version=lowest_level, max_version=feature.highest_level)
+            for feature in FEATURES
+        ],
+        finalized_features_epoch=0,
+        finalized_features=[
+            FinalizedFeatureKey(name=feature.name, min_version_level=level, max_version_level=level)
+            for feature in FEATURES
+            if (level := level_in_force(feature, context.broker.config))
         ],
     )
 

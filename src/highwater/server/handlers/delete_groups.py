@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from highwater.broker.pending_answer import PendingAnswer, when_committed
-from highwater.groups.offset_commits import check_group_deletion, deletion_of_group
+from highwater.groups.removal import check_group_deletion, deletion_of_group
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.protocol.messages.delete_groups import (
     DeletableGroupResult,

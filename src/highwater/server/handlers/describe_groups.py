@@ -1,4 +1,4 @@
-"""DescribeGroups (key 15), versions 0-6: classic groups and their members.
+"""DescribeGroups (key 15), versions 0-6: classic groups and their members; consumer groups are not found here.
 
 v3  which operations the caller may do
 v4  static members' instance ids
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from highwater.groups.admin import describe_classic
+from highwater.groups.classic.group import ClassicGroup
 from highwater.groups.classic.states import GroupState
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.protocol.messages.describe_groups import (
@@ -42,10 +43,10 @@ def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
     except KafkaError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code)
     group = shard.core.groups.get(group_id)
-    if group is not None:
+    if isinstance(group, ClassicGroup):
         return describe_classic(group)
     missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD)
     if context.version >= NOT_FOUND_FROM:
         missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        missing.error_message = f"Group {group_id} not found."
+        missing.error_message = f"there is no classic group {group_id}"
     return missing

@@ -25,6 +25,7 @@ from highwater.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from highwater.security.authorizer import Operation, ResourceType
+from highwater.server.authorized_operations import authorized_operations
 from highwater.server.partition_view import view_partition
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 NULL_MEANS_ALL_FROM: Final = 1
 IDS_IN_QUESTION_FROM: Final = 12
-NOT_ASKED: Final = -(2**31)
-"""In place of the operations that the caller may do, when it did not ask."""
 
 
 def handle(
@@ -84,10 +83,8 @@ def _answer(context: RequestContext, request: MetadataRequest, refused: dict[str
         cluster_id=cluster.id,
         controller_id=cluster.controller_id,
         topics=_topics(context, request, refused),
-        cluster_authorized_operations=(
-            context.allowed_operations(ResourceType.CLUSTER)
-            if request.include_cluster_authorized_operations
-            else NOT_ASKED
+        cluster_authorized_operations=authorized_operations(
+            context, ResourceType.CLUSTER, asked=request.include_cluster_authorized_operations
         ),
     )
 
@@ -113,8 +110,7 @@ def _asked_for(
     try:
         topic = _found(context, asked, refused)
     except KafkaError as error:
-        name = asked.name or (None if context.version >= IDS_IN_QUESTION_FROM else "")
-        return MetadataResponseTopic(error_code=error.code, name=name, topic_id=asked.topic_id)
+        return MetadataResponseTopic(error_code=error.code, name=asked.name, topic_id=asked.topic_id)
     return _described(context, topic, operations=operations)
 
 
@@ -142,9 +138,7 @@ def _described(context: RequestContext, topic: Topic, *, operations: bool) -> Me
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=[_partition(context, topic, index) for index in range(len(topic.partitions))],
-        topic_authorized_operations=(
-            context.allowed_operations(ResourceType.TOPIC, topic.name) if operations else NOT_ASKED
-        ),
+        topic_authorized_operations=authorized_operations(context, ResourceType.TOPIC, topic.name, asked=operations),
     )
 
 

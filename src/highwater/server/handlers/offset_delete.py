@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from highwater.broker.pending_answer import PendingAnswer, when_committed
-from highwater.groups.offset_commits import check_offset_deletion
 from highwater.groups.records import offset_deleted
+from highwater.groups.removal import check_offset_deletion
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.protocol.messages.offset_delete import (
     OffsetDeleteRequest,

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from highwater.broker.pending_answer import PendingAnswer, when_committed
+from highwater.groups.offset_commits import check_fetch
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.ids import NO_TOPIC_ID, TopicId
 from highwater.protocol.messages.offset_fetch import (
@@ -74,6 +75,9 @@ class _Fetch:
             shard = context.broker.groups.shard_of(asked.group_id)
         except KafkaError as error:
             return _refused(asked, error.code)
+        refusal = check_fetch(shard.core, asked.group_id, asked.member_id, asked.member_epoch)
+        if refusal:
+            return _refused(asked, refusal)
         self.shards.append(shard)
         offsets = shard.core.offsets_of(asked.group_id)
         topics = self._all_topics(offsets) if asked.topics is None else asked.topics

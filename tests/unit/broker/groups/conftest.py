@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from highwater.broker.appends import Appends
+from highwater.broker.cluster import Cluster
 from highwater.broker.group_coordinator import GroupCoordinator
 from highwater.broker.group_metrics import GroupMetrics
 from highwater.broker.partition import Partition
@@ -87,6 +88,7 @@ class Fixture:
             new_id=lambda: str(next(self._ids)),
             metrics=GroupMetrics(self.registry),
             topics=self.topics,
+            cluster=Cluster("test", controller_id=BrokerId(0), controller_epoch=0, brokers=()),
         )
         self.coordinator.lead(self.partition)
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from highwater.broker.group_coordinator import RELOAD_DELAY_S
+from highwater.groups.classic.group import ClassicGroup
 from highwater.groups.classic.states import GroupState
-from highwater.groups.offset_commits import Committer, deletion_of_group
+from highwater.groups.offset_commits import Committer
+from highwater.groups.removal import deletion_of_group
 from highwater.model.errors import ErrorCode, KafkaError, StorageError
 from highwater.protocol.messages.heartbeat import HeartbeatRequest
 from highwater.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -179,6 +181,7 @@ def test_an_empty_group_is_remembered_as_empty(run: Run) -> None:
         await settled(fixture)
         await fixture.restart()
         group = fixture.coordinator.shard_of("tea").core.groups["tea"]
+        assert isinstance(group, ClassicGroup)
         assert (group.state, group.generation, group.protocol_type) == (GroupState.EMPTY, 2, "consumer")
 
     run(scenario)

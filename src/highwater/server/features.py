@@ -1,0 +1,26 @@
+"""Features of the whole cluster that clients act on: listed once they work, and not before."""
+
+from typing import Final, NamedTuple
+
+from highwater.config.broker_config import BrokerConfig
+from highwater.config.settings.groups import GROUP_COORDINATOR_REBALANCE_PROTOCOLS
+
+
+class Feature(NamedTuple):
+    """A feature and the levels of it that this broker knows; level 0 is without it."""
+
+    name: str
+    highest_level: int
+
+
+GROUP_VERSION: Final = Feature("group.version", 1)
+"""1: consumer groups whose members are assigned by the coordinator (KIP-848)."""
+
+FEATURES: Final = (GROUP_VERSION,)
+
+
+def level_in_force(feature: Feature, config: BrokerConfig) -> int:
+    """Return the level that clients may rely on."""
+    if feature is GROUP_VERSION and "consumer" not in config[GROUP_COORDINATOR_REBALANCE_PROTOCOLS]:
+        return 0
+    return feature.highest_level
