@@ -16,7 +16,7 @@ from highwater.cli.demo_screen import Screen
 from highwater.cli.failures import CommandFailed
 from highwater.cli.output import console, counted
 from highwater.cli.positions import lookup
-from highwater.testing.broker import BrokerProcess
+from highwater.testing.broker import BrokerFailed, BrokerProcess
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -35,6 +35,13 @@ def demo(
     seconds: Annotated[float, typer.Option("--seconds", min=1, max=3600, help="How long records are written.")] = 15.0,
 ) -> None:
     """Start a broker, write and read for a while, and check that everything written was read."""
+    try:
+        _demo(seconds)
+    except BrokerFailed as failure:
+        raise CommandFailed(f"the demo's broker failed: {' '.join(str(failure).split())}") from None
+
+
+def _demo(seconds: float) -> None:
     out = console()
     started = time.perf_counter()
     with BrokerProcess() as broker:
