@@ -65,3 +65,26 @@ def test_a_bad_setting_is_named_with_its_line(tmp_path: Path, content: str, word
 
 def test_a_settings_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert "missing.properties" in serve(str(tmp_path / "missing.properties"))
+
+
+def test_another_brokers_data_is_left_alone(start_broker: BrokerFactory) -> None:
+    """With another id the broker would find none of its partitions, and serve nothing in their place."""
+    broker = start_broker(broker_id=1)
+    broker.stop()
+    line = serve(*settings(listeners="PLAINTEXT://127.0.0.1:0", log_dirs=broker.data_dir, broker_id=2))
+    assert "holds the data of broker 1, and broker.id is 2" in line
+
+
+def test_data_whose_metadata_is_gone_is_left_alone(start_broker: BrokerFactory) -> None:
+    """A broker that began anew here would hide every topic."""
+    broker = start_broker()
+    broker.stop()
+    (broker.data_dir / "__highwater_metadata.sqlite").unlink()
+    line = serve(*settings(listeners="PLAINTEXT://127.0.0.1:0", log_dirs=broker.data_dir))
+    assert "__highwater_metadata.sqlite is gone" in line
+
+
+def test_what_cannot_be_followed_is_refused(tmp_path: Path) -> None:
+    line = serve(*settings(zookeeper_connect="127.0.0.1:2181", log_dirs=tmp_path / "data"))
+    assert "zookeeper.connect cannot be followed" in line
+    assert not (tmp_path / "data").exists()

@@ -37,8 +37,10 @@ from highwater.model.ids import BrokerId
 from highwater.model.log_events import EventLog
 from highwater.security.authorizer import AllowAll
 from highwater.server.server import Server
+from highwater.storage import log_dir_owner
 from highwater.storage.files import OsFiles
 from highwater.storage.log_dir import LogDir
+from highwater.storage.log_dir_owner import Owner
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -68,6 +70,7 @@ class Node:
         self._loop_lag = LoopLag(self._registry, loop)
         self._metrics_server = MetricsServer(self._registry)
         self._server = Server(loop, config, self._registry)
+        self._files = OsFiles()
         self._log_dirs: list[LogDir] = []
         self._partitions = Partitions()
         self._changes = Changes()
@@ -86,7 +89,7 @@ class Node:
         """Take the addresses, lock the data, load it, serve. Raises CannotStart with nothing changed on the disk."""
         self._endpoints = self._bind()
         self._log_dirs = self._lock_log_dirs()
-        self._store = self._open_store()
+        self._store = self._open_store(self._owning_cluster())
         try:
             broker = await self._build(self._store)
         except KafkaError as error:
@@ -149,19 +152,33 @@ class Node:
             raise CannotStart(reason) from error
 
     def _lock_log_dirs(self) -> list[LogDir]:
-        files = OsFiles()
         log_dirs: list[LogDir] = []
         for text in self._config[node.LOG_DIRS]:
             try:
-                log_dirs.append(LogDir.open(files, Path(text).absolute()))
+                log_dirs.append(LogDir.open(self._files, Path(text).absolute()))
             except StorageError as error:
                 self._log_dirs = log_dirs
                 raise CannotStart(str(error)) from error
         return log_dirs
 
-    def _open_store(self) -> EmbeddedCoordination:
+    def _owning_cluster(self) -> str | None:
         try:
-            return EmbeddedCoordination.open(self._log_dirs[0].path / FILE_NAME)
+            return log_dir_owner.check_owner(self._files, self._folders, self.broker_id)
+        except StorageError as error:
+            raise CannotStart(str(error)) from error
+
+    @property
+    def _folders(self) -> list[Path]:
+        return [log_dir.path for log_dir in self._log_dirs]
+
+    def _open_store(self, owning_cluster: str | None) -> EmbeddedCoordination:
+        path = self._log_dirs[0].path / FILE_NAME
+        if owning_cluster is not None and not path.exists():
+            raise CannotStart(
+                f"the log dirs hold the data of cluster {owning_cluster}, but its metadata {path} is gone"
+            )
+        try:
+            return EmbeddedCoordination.open(path, self._executor)
         except StoreFailed as error:
             raise CannotStart(str(error)) from error
 
@@ -175,6 +192,7 @@ class Node:
             now_ms=_now_ms(),
             random_bytes=secrets.token_bytes,
         )
+        log_dir_owner.claim(self._files, self._folders, Owner(self.broker_id, cluster.id))
         appends = Appends(loop)
         replicas = Replicas(
             loop,

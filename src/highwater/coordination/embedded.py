@@ -11,6 +11,7 @@ one lock orders everything: no statement may run on the connection while a commi
 import asyncio
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -58,16 +59,20 @@ INSERT INTO node VALUES ('/', '', x'', 0, 0, 0, 0);
 class EmbeddedCoordination:
     """The port's implementation for one broker. Make it with `open`."""
 
-    def __init__(self, path: Path, database: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, database: sqlite3.Connection, executor: Executor | None) -> None:
         self._path = path
         self._database = database
+        self._executor = executor
         self._lock = asyncio.Lock()
         self._watchers: dict[tuple[str, str], list[Callable[[], None]]] = {}
         self._session_watchers: list[Callable[[SessionState], None]] = []
 
     @classmethod
-    def open(cls, path: Path) -> "EmbeddedCoordination":
-        """Open the file, or make it. StoreFailed if it is another broker's, another program's, or unreadable."""
+    def open(cls, path: Path, executor: Executor | None = None) -> "EmbeddedCoordination":
+        """Open the file, or make it; commits run on `executor`, or on the loop's own threads.
+
+        StoreFailed if it is another broker's, another program's, or unreadable.
+        """
         try:
             database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
@@ -78,7 +83,7 @@ class EmbeddedCoordination:
             database.close()
             busy = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
             raise StoreFailed(f"{path}: {'another broker uses it' if busy else error}") from error
-        return cls(path, database)
+        return cls(path, database, executor)
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False) -> str:
         """Make a node and return its path."""
@@ -233,7 +238,7 @@ class EmbeddedCoordination:
 
     async def _commit(self, changed: set[tuple[str, str]]) -> None:
         """Commit on a thread and tell who watches; seen through even if whoever asked no longer waits."""
-        commit = asyncio.get_running_loop().run_in_executor(None, self._database.commit)
+        commit = asyncio.get_running_loop().run_in_executor(self._executor, self._database.commit)
         cancelled: asyncio.CancelledError | None = None
         while not commit.done():
             try:
