@@ -29,6 +29,7 @@ from highwater.broker.upkeep import Upkeep
 from highwater.config.settings import network, node
 from highwater.coordination.embedded import FILE_NAME, EmbeddedCoordination
 from highwater.coordination.port import StoreFailed
+from highwater.metrics.declared import LOG_FLUSHES
 from highwater.metrics.http import MetricsServer
 from highwater.metrics.process import LoopLag, watch_process
 from highwater.metrics.registry import Registry
@@ -194,6 +195,8 @@ class Node:
         )
         log_dir_owner.claim(self._files, self._folders, Owner(self.broker_id, cluster.id))
         appends = Appends(loop)
+        syncer = LogSyncer(loop, self._executor)
+        self._registry.ask_one(LOG_FLUSHES, lambda: syncer.flushes)
         replicas = Replicas(
             loop,
             self._executor,
@@ -201,7 +204,7 @@ class Node:
             log_dirs=self._log_dirs,
             partitions=partitions,
             appends=appends,
-            syncer=LogSyncer(loop, self._executor),
+            syncer=syncer,
             now_ms=_now_ms,
         )
         topics, topic_store = Topics(), TopicStore(store, config)

@@ -19,12 +19,13 @@ events = EventLog("broker")
 class LogSyncer:
     """Runs `flush` of a partition's log on a thread and tells the partition when it is done."""
 
-    __slots__ = ("_executor", "_loop", "_under_way")
+    __slots__ = ("_executor", "_loop", "_under_way", "flushes")
 
     def __init__(self, loop: AbstractEventLoop, executor: Executor) -> None:
         self._loop = loop
         self._executor = executor
         self._under_way: set[Partition] = set()
+        self.flushes = 0
 
     def sync(self, partition: Partition) -> None:
         """Make what is written durable; a call while one is under way is served by the next round."""
@@ -43,6 +44,7 @@ class LogSyncer:
             # After a failed fsync the kernel may have dropped the pages: the data must not be called durable.
             events.error("fsync_failed", partition=partition.name, reason=repr(error))
             return
+        self.flushes += 1
         partition.synced()
         if partition.wants_sync:
             self.sync(partition)

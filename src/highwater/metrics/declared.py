@@ -83,6 +83,12 @@ APPENDED_BATCHES: Final = Metric(
     "Record batches appended.",
 )
 
+LOG_FLUSHES: Final = Metric(
+    "highwater_log_flushes_total",
+    Kind.COUNTER,
+    "Times that a log was forced to disk because `flush.messages` asked for it; one serves all who wait.",
+)
+
 LOG_SIZE_BYTES: Final = Metric(
     "highwater_log_size_bytes",
     Kind.GAUGE,
