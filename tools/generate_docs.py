@@ -17,6 +17,7 @@ from typing import Any, Final
 from highwater.cli.commands import app
 from highwater.config import ignored
 from highwater.config.catalogue import THEMES, settings_of
+from highwater.config.not_yet import NOT_YET, REFUSED
 from highwater.config.setting import Setting, Update
 from highwater.groups.classic.states import LEGAL_MOVES
 from highwater.metrics import declared
@@ -85,7 +86,8 @@ def settings() -> str:
     introduction = (
         "Kafka's names in a Kafka `server.properties`, or `--set name=value` on the command line. A topic may override "
         "those that have a topic name. Settings that can change at run time are changed with `highwater config alter`. "
-        "[What works](features.md) says which features behind them are there already."
+        "A setting that is not in effect yet says so, and setting it brings a warning. [What works](features.md) says "
+        "which features are there already."
     )
     parts = []
     for theme in THEMES:
@@ -110,7 +112,9 @@ def _setting_row(setting: Setting[Any]) -> tuple[str, ...]:
     name = "" if setting.topic_only else f"`{setting.name}`"
     topic_name = f"`{setting.topic_name}`" if setting.topic_name else ""
     shown = f"`{default}`" if default else ""
-    return name, shown, setting.parse.allowed, topic_name, changes[setting.update], setting.doc
+    reason = NOT_YET.get(setting) or REFUSED.get(setting)
+    doc = f"{setting.doc} **Not in effect: {reason}.**" if reason else setting.doc
+    return name, shown, setting.parse.allowed, topic_name, changes[setting.update], doc
 
 
 def metrics() -> str:

@@ -56,8 +56,8 @@ def run(*command: str) -> None:
 
 @contextlib.contextmanager
 def under_a_file_size_limit(start_broker: BrokerFactory) -> Iterator[tuple[BrokerProcess, Callable[[], None]]]:
-    """No file may grow over 4 MiB: EFBIG. Any user may set that for its own processes."""
-    broker = start_broker()
+    """No file may grow over 4 MiB: EFBIG. Any user may set that for its own processes; indexes are kept below it."""
+    broker = start_broker({"log.index.size.max.bytes": 65_536})
     resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (4 * MEBIBYTE, resource.RLIM_INFINITY))
     lifted = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     yield broker, lambda: set_limit(broker, lifted)

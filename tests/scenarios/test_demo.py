@@ -13,5 +13,5 @@ def test_the_demo_reads_all_that_it_wrote_and_ends_well() -> None:
         check=False,
     )
     assert outcome.returncode == 0, outcome.stderr
-    assert "all of them, once, in order, byte for byte" in outcome.stdout
+    assert "each one once, in order, byte for byte" in outcome.stdout
     assert outcome.stderr == ""

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from highwater.config.broker_config import BrokerConfig
     from highwater.config.listeners import Endpoint
+    from highwater.storage.flush import Flush
 
 events = EventLog("app")
 
@@ -123,15 +124,19 @@ class Node:
 
     async def _close_logs(self, upkeep: Upkeep) -> None:
         closed_well = {log_dir.path: True for log_dir in self._log_dirs}
+        flushes: dict[Path, list[Flush]] = {log_dir.path: [] for log_dir in self._log_dirs}
         for partition in self._partitions:
             try:
-                partition.log.close()
+                flushes[partition.log.directory.parent].append(partition.log.close())
             except StorageError as error:
                 closed_well[partition.log.directory.parent] = False
                 events.error("log_not_closed", partition=partition.name, reason=str(error))
         await upkeep.checkpoint_all()
         for log_dir in self._log_dirs:
-            log_dir.close(clean=closed_well[log_dir.path])
+            try:
+                log_dir.close(clean=closed_well[log_dir.path], flushes=flushes[log_dir.path])
+            except StorageError as error:
+                events.error("log_dir_not_closed", log_dir=str(log_dir.path), reason=str(error))
 
     async def _start_metrics(self) -> None:
         address = self._config[node.METRICS_LISTENER]

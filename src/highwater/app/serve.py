@@ -7,23 +7,27 @@ the broker lives.
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from highwater.app.node import CannotStart, Node
 from highwater.config.broker_config import BrokerConfig
 from highwater.config.properties import ConfigError
-from highwater.model.log_events import set_up_logging
+from highwater.model.log_events import EventLog, set_up_logging
 
 USAGE: Final = "usage: highwater serve [SERVER.PROPERTIES] [--set KEY=VALUE]... [--log-level LEVEL]"
 SWITCH_INTERVAL_S: Final = 0.0005
 """How long a thread may hold the interpreter while the loop wants it."""
 GC_THRESHOLDS: Final = (100_000, 50, 100)
 """Rare collections: a full one over many objects is a pause that every client sees."""
+
+
+events = EventLog("app")
 
 
 class UsageError(Exception):
@@ -63,6 +67,7 @@ async def _serve(config: BrokerConfig) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    loop.set_exception_handler(_tell_loop_error)
     node = Node(loop, config)
     try:
         await node.start()
@@ -73,6 +78,14 @@ async def _serve(config: BrokerConfig) -> int:
     finally:
         await node.stop()
     return 0
+
+
+def _tell_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what nothing else caught; the broker goes on."""
+    error = context.get("exception")
+    if isinstance(error, OSError) and error.errno == errno.EBADF:
+        return  # a connection was reset: uvloop stops watching it and says so; the sweep of connections closes it
+    events.error("loop_error", cause=error, what=context.get("message", ""))
 
 
 def parse(arguments: Sequence[str]) -> tuple[Path | None, dict[str, str], str]:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 from rich.live import Live
 
 from highwater.cli.cluster import Cluster
-from highwater.cli.demo_load import PARTITIONS, TOPIC, Ledger, Load
+from highwater.cli.demo_load import PARTITIONS, TOPIC, Load
 from highwater.cli.demo_screen import Screen
 from highwater.cli.failures import CommandFailed
 from highwater.cli.output import console, counted
 from highwater.cli.positions import lookup
 from highwater.testing.broker import BrokerFailed, BrokerProcess
 
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer
-
 FRAME_SECONDS: Final = 0.1
 PLAIN_LINE_SECONDS: Final = 2.0
+THIRD_JOINS_AFTER: Final = 0.4
+"""Of the whole time."""
 
 
 def register(app: typer.Typer) -> None:
@@ -50,14 +50,13 @@ def _demo(seconds: float) -> None:
         cluster = Cluster(broker.bootstrap_servers)
         _create_topic(cluster)
         out.print(f"[green]✓[/] topic {TOPIC} made, {PARTITIONS} partitions")
-        load = Load(cluster.producer({"acks": "all", "linger.ms": 5}), _consumer(cluster))
-        headline = (
-            f"[bold]Highwater[/] at {broker.bootstrap_servers}: page views come in waves, a consumer follows them"
-        )
+        load = Load(cluster)
+        headline = f"[bold]Highwater[/] at {broker.bootstrap_servers}: page views come in waves, a group reads them"
         _run(load, Screen(load, headline, seconds, lambda: _memory(broker.pid)), seconds)
         out.print(f"[green]✓[/] {load.written.total:,} records written and acknowledged by acks=all")
         _check(cluster, load)
-        out.print(f"[green]✓[/] {load.read.total:,} records read: all of them, once, in order, byte for byte")
+        readers = counted(len(load.members), "reader")
+        out.print(f"[green]✓[/] {load.read.total:,} records read by {readers}: each one once, in order, byte for byte")
         out.print(f"[green]✓[/] the broker now uses {_memory(broker.pid)}")
     out.print("\nNow yours: [bold]highwater serve[/] runs a broker on port 9092; any Kafka client will do.")
 
@@ -68,24 +67,19 @@ def _create_topic(cluster: Cluster) -> None:
     cluster.admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(10)
 
 
-def _consumer(cluster: Cluster) -> Consumer:
-    from confluent_kafka import TopicPartition
-
-    consumer = cluster.consumer({"fetch.wait.max.ms": 100})
-    consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
-    return consumer
-
-
 def _run(load: Load, screen: Screen, seconds: float) -> None:
-    load.start()
-    if sys.stdout.isatty():
-        with Live(screen, console=console(), refresh_per_second=1 / FRAME_SECONDS, transient=False):
-            _watch(screen, seconds)
-            load.stop_writing()
-            load.finish()
-    else:
-        _watch(screen, seconds, plain=True)
-        load.stop_writing()
+    """Write for a while, with two readers from the start and a third that joins them."""
+    load.start_writing()
+    load.add_member()
+    load.add_member()
+    terminal = sys.stdout.isatty()
+    live = (
+        Live(screen, console=console(), refresh_per_second=1 / FRAME_SECONDS) if terminal else contextlib.nullcontext()
+    )
+    with live:
+        _watch(screen, seconds * THIRD_JOINS_AFTER, plain=not terminal)
+        load.add_member()
+        _watch(screen, seconds * (1 - THIRD_JOINS_AFTER), plain=not terminal)
         load.finish()
 
 
@@ -104,19 +98,15 @@ def _check(cluster: Cluster, load: Load) -> None:
     """Fail unless what was read is exactly what was written, and the log holds exactly that."""
     from confluent_kafka.admin import OffsetSpec
 
-    if load.failures:
-        raise CommandFailed(f"{counted(load.failures, 'failure')}, the first: {load.first_failure}")
+    if load.failures.count:
+        raise CommandFailed(f"{counted(load.failures.count, 'failure')}, the first: {load.failures.first}")
     if load.read.total != load.written.total:
         raise CommandFailed(f"{load.written.total:,} records were written but {load.read.total:,} were read")
-    if _summary(load.read) != _summary(load.written):
+    if (load.read.counts, load.read.checksums) != (load.written.counts, load.written.checksums):
         raise CommandFailed("what was read differs from what was written")
     ends = lookup(cluster, TOPIC, range(PARTITIONS), OffsetSpec.latest())
     if sum(ends.values()) != load.written.total:
         raise CommandFailed(f"the log holds {sum(ends.values()):,} records, {load.written.total:,} were written")
-
-
-def _summary(ledger: Ledger) -> dict[int, tuple[int, int]]:
-    return {partition: (count, ledger.checksums[partition]) for partition, count in ledger.counts.items()}
 
 
 def _memory(pid: int) -> str:

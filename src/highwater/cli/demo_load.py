@@ -1,4 +1,4 @@
-"""The demo's traffic: page views written in waves and read as they come, each side keeping a record of what it saw."""
+"""The demo's traffic: page views written in waves, and read by a group whose members come one by one."""
 
 from __future__ import annotations
 
@@ -7,79 +7,97 @@ import math
 import threading
 import time
 import zlib
-from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, Message, Producer
+    from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+    from highwater.cli.cluster import Cluster
 
 TOPIC: Final = "page-views"
-PARTITIONS: Final = 4
+GROUP: Final = "page-counters"
+PARTITIONS: Final = 6
 PAGES: Final = ("/", "/search", "/basket", "/checkout", "/orders", "/help", "/account", "/blog")
 USERS: Final = 5_000
 CALM_PER_SECOND: Final = 4_000
 BUSY_PER_SECOND: Final = 40_000
 WAVE_SECONDS: Final = 6.0
 TICK_SECONDS: Final = 0.02
-DRAIN_SECONDS: Final = 20.0
+PATIENCE_SECONDS: Final = 20.0
+
+PRODUCER_SETTINGS: Final[dict[str, Any]] = {"acks": "all", "linger.ms": 5}
+MEMBER_SETTINGS: Final[dict[str, Any]] = {
+    "group.id": GROUP,
+    "auto.offset.reset": "earliest",
+    "partition.assignment.strategy": "cooperative-sticky",
+    "heartbeat.interval.ms": 300,  # members hear soon of those who join
+    "fetch.wait.max.ms": 100,
+}
 
 
-@dataclass(slots=True)
 class Ledger:
-    """What one side saw: how many records, and for each partition a checksum over their bytes, in their order."""
+    """What one side saw of each partition: how many records, and a checksum over their bytes, in their order.
 
-    total: int = 0
-    size_bytes: int = 0
-    counts: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    checksums: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    Several threads may write to it, but only one at a time to a partition.
+    """
+
+    def __init__(self) -> None:
+        self.counts = [0] * PARTITIONS
+        self.sizes_bytes = [0] * PARTITIONS
+        self.checksums = [0] * PARTITIONS
 
     def add(self, record: Message) -> None:
         """Take the next record of its partition."""
         partition, value = record.partition() or 0, record.value() or b""
-        self.total += 1
-        self.size_bytes += len(value)
         self.counts[partition] += 1
+        self.sizes_bytes[partition] += len(value)
         self.checksums[partition] = zlib.crc32(value, self.checksums[partition])
 
+    @property
+    def total(self) -> int:
+        """All records."""
+        return sum(self.counts)
 
-class Load:
-    """A producer and a consumer, each in a thread of its own, until told to stop."""
+    @property
+    def size_bytes(self) -> int:
+        """All bytes of values."""
+        return sum(self.sizes_bytes)
 
-    def __init__(self, producer: Producer, consumer: Consumer) -> None:
-        self.written = Ledger()
-        self.read = Ledger()
-        self.failures = 0
-        self.first_failure = ""
+
+@dataclass(slots=True)
+class Failures:
+    """What went wrong: how often, and the first time in words."""
+
+    count: int = 0
+    first: str = ""
+
+    def add(self, reason: str) -> None:
+        """Note one more."""
+        self.count += 1
+        self.first = self.first or reason
+
+
+class Writer:
+    """Writes page views in a thread of its own until told to stop."""
+
+    def __init__(self, producer: Producer, ledger: Ledger, failures: Failures) -> None:
         self._producer = producer
-        self._consumer = consumer
-        self._no_more_writes = threading.Event()
-        self._no_more_reads = threading.Event()
-        self._writer = threading.Thread(target=self._write, name="writer", daemon=True)
-        self._reader = threading.Thread(target=self._read, name="reader", daemon=True)
+        self._ledger = ledger
+        self._failures = failures
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+        self._thread.start()
 
-    def start(self) -> None:
-        """Begin to write and to read."""
-        self._reader.start()
-        self._writer.start()
-
-    def stop_writing(self) -> None:
+    def stop(self) -> None:
         """Write no more; return when the broker has answered for everything that was sent."""
-        self._no_more_writes.set()
-        self._writer.join(DRAIN_SECONDS)
+        self._stopping.set()
+        self._thread.join(PATIENCE_SECONDS)
 
-    def finish(self) -> None:
-        """Let the reader catch up, within reason, and stop it."""
-        deadline = time.monotonic() + DRAIN_SECONDS
-        while self.read.total < self.written.total and time.monotonic() < deadline:
-            time.sleep(TICK_SECONDS)
-        self._no_more_reads.set()
-        self._reader.join(DRAIN_SECONDS)
-
-    def _write(self) -> None:
+    def _run(self) -> None:
         started = last = time.monotonic()
         sent, due = 0, 0.0
-        while not self._no_more_writes.is_set():
+        while not self._stopping.is_set():
             now = time.monotonic()
             due += wave(now - started) * (now - last)
             last = now
@@ -87,9 +105,8 @@ class Load:
                 self._send(sent)
                 sent += 1
             self._producer.poll(TICK_SECONDS)
-        unsent = self._producer.flush(DRAIN_SECONDS)
-        if unsent:
-            self._failed(f"{unsent:,} records were never acknowledged")
+        if unsent := self._producer.flush(PATIENCE_SECONDS):
+            self._failures.add(f"{unsent:,} records were never acknowledged")
 
     def _send(self, number: int) -> None:
         user = f"user-{number * 7919 % USERS}"
@@ -101,24 +118,85 @@ class Load:
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
-            self.written.add(message)
+            self._ledger.add(message)
         else:
-            self._failed(str(error.str()))
+            self._failures.add(str(error.str()))
 
-    def _failed(self, reason: str) -> None:
-        self.failures += 1
-        self.first_failure = self.first_failure or reason
 
-    def _read(self) -> None:
-        while not self._no_more_reads.is_set():
-            first = self._consumer.poll(TICK_SECONDS)
-            if first is None:
+class Member:
+    """Reads its share of the topic in a thread of its own, and hands partitions over without a gap or a repetition."""
+
+    def __init__(self, name: str, cluster: Cluster, ledger: Ledger, failures: Failures) -> None:
+        self.name = name
+        self.partitions: set[int] = set()
+        self._consumer = cluster.consumer({**MEMBER_SETTINGS, "client.id": name})
+        self._ledger = ledger
+        self._failures = failures
+        self._stopping = threading.Event()
+        self._consumer.subscribe([TOPIC], on_assign=self._on_assign, on_revoke=self._on_revoke)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Leave the group."""
+        self._stopping.set()
+        self._thread.join(PATIENCE_SECONDS)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            message = self._consumer.poll(TICK_SECONDS)
+            if message is None:
                 continue
-            for message in (first, *self._consumer.consume(5_000, 0)):
-                if (error := message.error()) is None:
-                    self.read.add(message)
-                else:
-                    self._failed(str(error.str()))
+            if (error := message.error()) is None:
+                self._ledger.add(message)
+            else:
+                self._failures.add(str(error.str()))
+        self._consumer.close()
+
+    def _on_assign(self, _: Consumer, gained: list[TopicPartition]) -> None:
+        self.partitions |= {place.partition for place in gained}
+
+    def _on_revoke(self, consumer: Consumer, lost: list[TopicPartition]) -> None:
+        """Commit how far we are before another member may begin there."""
+        if not self._stopping.is_set():  # at the end, the screen goes on to show who read what
+            self.partitions -= {place.partition for place in lost}
+        read = [place for place in consumer.position(lost) if place.offset >= 0]
+        if read:
+            consumer.commit(offsets=read, asynchronous=False)
+
+
+@dataclass(slots=True)
+class Load:
+    """Everything that is under way."""
+
+    cluster: Cluster
+    written: Ledger = field(default_factory=Ledger)
+    read: Ledger = field(default_factory=Ledger)
+    failures: Failures = field(default_factory=Failures)
+    members: list[Member] = field(default_factory=list)
+    _writer: Writer | None = None
+
+    def start_writing(self) -> None:
+        """Begin to write."""
+        self._writer = Writer(self.cluster.producer(PRODUCER_SETTINGS), self.written, self.failures)
+
+    def add_member(self) -> None:
+        """Let one more member join the group."""
+        self.members.append(Member(f"reader-{len(self.members) + 1}", self.cluster, self.read, self.failures))
+
+    def owner_of(self, partition: int) -> str | None:
+        """Return who reads a partition now."""
+        return next((member.name for member in self.members if partition in member.partitions), None)
+
+    def finish(self) -> None:
+        """Stop writing, let the readers catch up, within reason, and stop them."""
+        if self._writer is not None:
+            self._writer.stop()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while self.read.total < self.written.total and time.monotonic() < deadline:
+            time.sleep(TICK_SECONDS)
+        for member in self.members:
+            member.stop()
 
 
 def wave(elapsed: float) -> float:

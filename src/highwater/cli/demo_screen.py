@@ -14,7 +14,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from highwater.cli.demo_load import TOPIC
 from highwater.cli.figures import MIB, short_count
+from highwater.cli.output import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +29,7 @@ BARS: Final = " ▁▂▃▄▅▆▇█"
 CURVE_HEIGHT: Final = 4
 CURVE_WIDTH: Final = 34
 SAMPLE_SECONDS: Final = 0.4
+MEMBER_COLOURS: Final = ("green", "magenta", "yellow")
 
 
 class Curve:
@@ -99,17 +102,25 @@ class Screen:
         waiting = max(0, written.total - read.total)
         return (
             f"written {written.total:>9,} ({short_count(self._written.rate):>5}/s)   "
-            f"read {read.total:>9,} ({short_count(self._read.rate):>5}/s)   waiting {waiting:>6,}"
+            f"read {read.total:>9,} ({short_count(self._read.rate):>5}/s)   "
+            f"waiting {waiting:>6,}   readers {len(self._load.members)}"
         )
 
     def _partitions(self) -> Panel:
+        load = self._load
+        colours = dict(zip((member.name for member in load.members), MEMBER_COLOURS, strict=False))
         table = Table.grid(padding=(0, 2))
-        most = max(self._load.written.counts.values(), default=1)
-        for partition in sorted(self._load.written.counts.copy()):
-            written, read = self._load.written.counts[partition], self._load.read.counts[partition]
-            bar = ProgressBar(total=most, completed=min(read, most), width=32, complete_style="green")
-            table.add_row(f"partition {partition}", bar, f"{read:>9,} read of {written:>9,}")
-        return Panel(table, title="page-views", title_align="left", border_style="bright_black", expand=False)
+        most = max(*load.written.counts, 1)
+        for partition, (written, read) in enumerate(zip(load.written.counts, load.read.counts, strict=True)):
+            owner = load.owner_of(partition)
+            colour = colours.get(owner or "", "bright_black")
+            bar = ProgressBar(
+                total=most, completed=min(read, most), width=26, complete_style=colour, finished_style=colour
+            )
+            shown = Text(owner or "changing hands", style=colour)
+            table.add_row(f"partition {partition}", bar, f"{read:>7,} of {max(written, read):>7,}", shown)
+        title = f"{TOPIC}, shared by {counted(len(load.members), 'reader')}"
+        return Panel(table, title=title, title_align="left", border_style="bright_black", expand=False)
 
 
 def _side(name: str, colour: str, ledger: Ledger, curve: Curve, top: float) -> Panel:

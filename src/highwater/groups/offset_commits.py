@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 from highwater.groups.classic.group import ClassicGroup
 from highwater.groups.classic.states import GroupState
 from highwater.groups.consumer.group import ConsumerGroup
-from highwater.groups.offsets import NO_EXPIRY_MS
+from highwater.groups.offsets import LATEST_TIME_MS, NO_EXPIRY_MS
 from highwater.groups.records import GroupRecord
 from highwater.groups.shard import GroupShard
 from highwater.model.errors import ErrorCode
@@ -146,6 +146,6 @@ def commit_record(
             leader_epoch=asked.committed_leader_epoch,
             metadata=asked.committed_metadata or "",
             commit_timestamp=wall_ms,
-            expire_timestamp=NO_EXPIRY_MS if retention_ms < 0 else wall_ms + retention_ms,
+            expire_timestamp=NO_EXPIRY_MS if retention_ms < 0 else min(wall_ms + retention_ms, LATEST_TIME_MS),
         ),
     )

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from highwater.model.ids import NO_PRODUCER_ID, Offset, ProducerId, TopicPartition
 
 NO_EXPIRY_MS: Final = -1
+LATEST_TIME_MS: Final = 2**63 - 1
 
 
 class CommittedOffset(NamedTuple):

@@ -328,6 +328,10 @@ class Connection:
             self._reading = not congested
             self._transport.watch_readable(None if congested else self._on_readable)
 
+    def is_dead(self) -> bool:
+        """Return whether the peer is known to be gone."""
+        return self._transport.is_dead()
+
     def close(self, reason: str) -> None:
         """Close the connection and forget everything that it waits for."""
         if self.closed:

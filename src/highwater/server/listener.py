@@ -25,6 +25,7 @@ events = EventLog("server")
 ACCEPTS_PER_TURN: Final = 128
 LEFT_TO_THE_SYSTEM: Final = -1
 PAUSE_WITHOUT_DESCRIPTORS_S: Final = 0.5
+SWEEP_EVERY_S: Final = 5.0
 _OUT_OF_DESCRIPTORS: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _KERNEL_BUFFERS: Final = (
     (socket.SO_SNDBUF, network.SOCKET_SEND_BUFFER_BYTES),
@@ -45,6 +46,7 @@ class Connections:
         self.metrics = metrics
         self._config = config
         self._max_idle_s = config[network.CONNECTIONS_MAX_IDLE_MS] / 1000
+        self._sweep_every_s = min(self._max_idle_s / 4, SWEEP_EVERY_S) if self._max_idle_s > 0 else SWEEP_EVERY_S
         self._open: dict[Connection, tuple[str, str]] = {}
         self._per_host: Counter[str] = Counter()
         self._sweep_timer: TimerHandle | None = None
@@ -65,7 +67,7 @@ class Connections:
         self._open[connection] = host, listener_name
         self._per_host[host] += 1
         self.metrics.accepted(listener_name)
-        if self._sweep_timer is None and self._max_idle_s > 0:
+        if self._sweep_timer is None:
             self._sweep_timer = self._loop.call_later(self._sweep_every_s, self._sweep)
 
     def discard(self, connection: Connection) -> None:
@@ -79,15 +81,15 @@ class Connections:
         if not self._per_host[host]:
             del self._per_host[host]
 
-    @property
-    def _sweep_every_s(self) -> float:
-        return min(self._max_idle_s / 4, 30.0)
-
     def _sweep(self) -> None:
-        limit = self._loop.time() - self._max_idle_s
-        for connection in [connection for connection in self._open if connection.last_active_at < limit]:
-            self.metrics.closed_for_cause("idle")
-            connection.close("idle for longer than connections.max.idle.ms")
+        """Close what is idle for too long, and what died without telling."""
+        idle_before = self._loop.time() - self._max_idle_s
+        for connection in list(self._open):
+            if connection.is_dead():
+                connection.close("the peer is gone")
+            elif self._max_idle_s > 0 and connection.last_active_at < idle_before:
+                self.metrics.closed_for_cause("idle")
+                connection.close("idle for longer than connections.max.idle.ms")
         self._sweep_timer = self._loop.call_later(self._sweep_every_s, self._sweep) if self._open else None
 
     def close_all(self) -> None:

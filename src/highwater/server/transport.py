@@ -8,9 +8,10 @@ import os
 import socket
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
-MSG_MORE = getattr(socket, "MSG_MORE", 0)
+MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
+_TCP_CLOSE: Final = 7  # of <netinet/tcp.h>: the connection is over
 
 
 class Transport(Protocol):
@@ -32,6 +33,9 @@ class Transport(Protocol):
 
     def watch_writable(self, callback: Callable[[], None] | None) -> None:
         """Call `callback` whenever there is room to send; None stops it."""
+
+    def is_dead(self) -> bool:
+        """Return whether the peer is known to be gone, even if nobody has told us so."""
 
     def close(self) -> None:
         """Give the connection up; safe to call twice."""
@@ -78,6 +82,12 @@ class SocketTransport:
             self._loop.remove_writer(self._file_descriptor)
         else:
             self._loop.add_writer(self._file_descriptor, callback)
+
+    def is_dead(self) -> bool:
+        """Ask the kernel: uvloop says nothing of a reset that comes with no data, and a paused reader hears nothing."""
+        if self._socket is None:
+            return True
+        return self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_CLOSE
 
     def close(self) -> None:
         """Close the socket; what the kernel has accepted is still delivered."""

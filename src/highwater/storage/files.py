@@ -127,6 +127,10 @@ class Files(Protocol):
         """Return when the names in a folder are on the disk."""
         ...
 
+    def sync_all(self, path: Path) -> None:
+        """Return when everything on the disk that holds `path` is safe there: one call for many files."""
+        ...
+
     def lock(self, path: Path) -> Lock | None:
         """Take the lock, or return None when another process holds it."""
         ...
@@ -321,6 +325,19 @@ class OsFiles:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def sync_all(self, path: Path) -> None:
+        """Sync the file system of `path`; `syncfs` is not in Python's library."""
+        import ctypes
+
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            library = ctypes.CDLL(None, use_errno=True)
+            if library.syncfs(descriptor) != 0:
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), str(path))
         finally:
             os.close(descriptor)
 

@@ -12,28 +12,34 @@ from highwater.storage.segment import Segment
 class Flush:
     """The files to sync for all below `end_offset` to be on the disk. `run` touches nothing else: any thread may."""
 
-    __slots__ = ("_files", "_folder", "_names_changed", "_to_sync", "end_offset", "has_run")
+    __slots__ = ("_files", "_folder", "_to_sync", "end_offset", "has_run")
 
-    def __init__(
-        self, files: Files, folder: Path, segments: Sequence[Segment], *, end_offset: int, names_changed: bool
-    ) -> None:
-        """`segments` are those that are not on the disk yet, the active one last.
-
-        The indexes of the active segment are left out: recovery builds them anew. So a flush of a log that did not roll
-        is one call. `names_changed`: files were made or replaced since the last flush.
-        """
+    def __init__(self, files: Files, folder: Path, end_offset: int) -> None:
         self._files = files
         self._folder = folder
-        self._names_changed = names_changed
+        self._to_sync: list[File | Path] = []
         self.end_offset = end_offset
         self.has_run = False
-        self._to_sync: list[File | Path] = [segment.file for segment in segments]
-        for segment in segments[:-1]:
-            self._to_sync += segment.index_paths()
+
+    def __len__(self) -> int:
+        return len(self._to_sync)
+
+    def add_segments(self, segments: Sequence[Segment], *, with_last_indexes: bool) -> None:
+        """Sync batches and indexes. Those of the active segment may stay out as long as recovery builds them anew."""
+        for segment in segments:
+            self._to_sync.append(segment.file)
+            if with_last_indexes or segment is not segments[-1]:
+                self._to_sync += segment.index_paths()
         for segment in segments[1:]:
-            self._to_sync.append(snapshot.path_of(folder, segment.base_offset))
-        if names_changed:
-            self._to_sync.append(folder / leader_epochs.FILE_NAME)
+            self.add_snapshot(segment.base_offset)
+
+    def add_snapshot(self, offset: int) -> None:
+        """Sync the snapshot at an offset, if there is one."""
+        self._to_sync.append(snapshot.path_of(self._folder, offset))
+
+    def add_names(self) -> None:
+        """Sync which files there are, and the leader epochs, which are replaced as a file."""
+        self._to_sync += (self._folder / leader_epochs.FILE_NAME, self._folder)
 
     def run(self) -> None:
         """Return when the files are on the disk. Raises StorageError."""
@@ -41,10 +47,10 @@ class Flush:
             for item in self._to_sync:
                 if not isinstance(item, Path):
                     item.sync()
+                elif item == self._folder:
+                    self._files.sync_folder(item)
                 elif self._files.exists(item):
                     self._files.open(item).sync()
-            if self._names_changed:
-                self._files.sync_folder(self._folder)
         except OSError as error:
             raise StorageError(f"cannot flush {self._folder}: {error}") from error
         self.has_run = True

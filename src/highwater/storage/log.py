@@ -83,10 +83,8 @@ class Log(StoredLog):
         "_staged_transactional",
     )
 
-    def __init__(
-        self, files: Files, directory: Path, config: LogConfig, loaded: recovery.LoadedLog, *, recovery_point: int
-    ) -> None:
-        super().__init__(files, directory, config, loaded, recovery_point=recovery_point)
+    def __init__(self, files: Files, directory: Path, config: LogConfig, loaded: recovery.LoadedLog) -> None:
+        super().__init__(files, directory, config, loaded)
         self._staged_end = loaded.log_end_offset
         self._staged_now_ms = 0
         self._staged_bytes = 0
@@ -121,8 +119,7 @@ class Log(StoredLog):
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
         )
-        known = min(recovery_point, loaded.log_end_offset)
-        return cls(files, directory, config, loaded, recovery_point=known)
+        return cls(files, directory, config, loaded)
 
     def stage(self, records: memoryview, *, leader_epoch: int, now_ms: int) -> Staged:  # noqa: C901 - no calls to spare
         """Check the batch that a producer sent, patch its offset and epoch into it, and keep it for `write_staged`.

@@ -1,7 +1,7 @@
 """One log dir: a folder on one disk, locked by one broker, with a folder for each partition replica."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -9,12 +9,15 @@ from highwater.model.errors import StorageError
 from highwater.model.ids import TopicPartition
 from highwater.storage import checkpoints
 from highwater.storage.files import Files, Lock, replace_file
+from highwater.storage.flush import Flush
 from highwater.storage.log import Log
 from highwater.storage.log_config import LogConfig
 
 LOCK_FILE: Final = ".lock"
 CLEAN_STOP_MARKER: Final = ".kafka_cleanshutdown"
 DELETED_FOLDER_SUFFIX: Final = "-delete"
+_MANY_FILES: Final = 100
+"""From how many files on it is cheaper to sync the whole file system than each of them."""
 _PARTITION_FOLDER: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d+)")
 
 
@@ -125,8 +128,23 @@ class LogDir:
         """Replace one of the checkpoint files."""
         checkpoints.write_offsets(self._files, self.path / name, offsets)
 
-    def close(self, *, clean: bool) -> None:
-        """Let go of the folder; `clean` says that every log in it was closed well."""
-        if clean:
-            replace_file(self._files, self.path / CLEAN_STOP_MARKER, b"")
-        self._lock.release()
+    def close(self, *, clean: bool, flushes: Sequence[Flush] = ()) -> None:
+        """Let go of the folder; `clean` says that every log in it was closed well. Raises StorageError.
+
+        `flushes` are what closing the logs left to be synced. The mark of a clean stop is made when that is done.
+        """
+        try:
+            if clean:
+                self._sync(flushes)
+                replace_file(self._files, self.path / CLEAN_STOP_MARKER, b"")
+        except OSError as error:
+            raise StorageError(f"cannot close log dir {self.path}: {error.strerror or error}") from error
+        finally:
+            self._lock.release()
+
+    def _sync(self, flushes: Sequence[Flush]) -> None:
+        if sum(map(len, flushes)) > _MANY_FILES:
+            self._files.sync_all(self.path)
+            return
+        for flush in flushes:
+            flush.run()

@@ -47,6 +47,11 @@ class LoadedLog:
     segments: list[Segment]
     log_start_offset: int
     log_end_offset: int
+    recovery_point: int
+    last_snapshot: int | None
+    """Where the newest snapshot was taken, if that is known."""
+    is_changed: bool
+    """Whether opening it left something to be flushed."""
     leader_epochs: LeaderEpochs
     producers: ProducerStates
     transactions: Transactions
@@ -70,7 +75,9 @@ def load(
     if not loader.segments:
         loader.begin_at(log_start_offset)
     replay = loader.believe() if clean else None
-    if replay is None:
+    if replay is not None:
+        recovery_point = replay.offset  # A clean stop has flushed everything.
+    else:
         replay = loader.check_from(recovery_point)
     log_start_offset = max(log_start_offset, loader.segments[0].base_offset)
     if log_start_offset > replay.offset:
@@ -80,13 +87,16 @@ def load(
         replay = Replay(log_start_offset, ProducerStates())
     loader.settle(log_start_offset, replay.offset)
     return LoadedLog(
-        loader.segments,
-        log_start_offset,
-        replay.offset,
-        loader.epochs,
-        replay.producers,
-        replay.transactions,
-        loader.report,
+        segments=loader.segments,
+        log_start_offset=log_start_offset,
+        log_end_offset=replay.offset,
+        recovery_point=min(recovery_point, replay.offset),
+        last_snapshot=replay.snapshot_offset,
+        is_changed=loader.is_changed,
+        leader_epochs=loader.epochs,
+        producers=replay.producers,
+        transactions=replay.transactions,
+        report=loader.report,
     )
 
 
@@ -103,6 +113,7 @@ class _Loader:
         self._distrusted_from: int | None = None
         self._epochs_are_damaged = False
         self.report = RecoveryReport()
+        self.is_changed = False
         self.segments: list[Segment] = []
         try:
             self.epochs = LeaderEpochs.load(files, folder)
@@ -143,6 +154,7 @@ class _Loader:
 
     def begin_at(self, offset: int) -> None:
         """Make the first segment of a log that has none."""
+        self.is_changed = True
         self._add_segment(offset, {LOG_SUFFIX: 0})
         self.segments[0].create()
 
@@ -164,6 +176,7 @@ class _Loader:
                 is_active = segment is self.segments[-1]
                 if segment.base_offset in self._without_index or (is_active and not segment.has_sane_indexes()):
                     segment.rebuild_indexes()
+                    self.is_changed = True
                     self.report.notes.append(f"{segment.path}: an index was missing or damaged, and built again")
             return self._replay_up_to(self.segments[-1].next_offset())
         except DamagedSegment as error:
@@ -178,6 +191,7 @@ class _Loader:
 
     def check_from(self, recovery_point: int) -> Replay:
         """Check every batch from the segment of the recovery point on, and cut the log at the first that is damaged."""
+        self.is_changed = True
         if self._distrusted_from is not None:
             recovery_point = min(recovery_point, self._distrusted_from)
         checked = [segment for segment in self.segments[1:] if segment.base_offset > recovery_point]
@@ -228,8 +242,14 @@ class _Loader:
                         self.epochs.assign(header.leader_epoch, header.base_offset)
         self.epochs.cut_end(log_end_offset)
         self.epochs.cut_start(log_start_offset)
-        for taken_at in self._snapshots:
-            if taken_at > log_end_offset:
-                self._files.remove(snapshot.path_of(self._folder, taken_at))
+        self._remove_strays(log_end_offset)
         for segment in self.segments:
             segment.close()
+
+    def _remove_strays(self, log_end_offset: int) -> None:
+        """Remove the snapshots that no recovery would start from: all but those of segments and the newest one."""
+        kept = {segment.base_offset for segment in self.segments}
+        kept.add(max((taken_at for taken_at in self._snapshots if taken_at <= log_end_offset), default=log_end_offset))
+        for taken_at in self._snapshots:
+            if taken_at not in kept:
+                self._files.remove(snapshot.path_of(self._folder, taken_at))

@@ -20,10 +20,12 @@ _NOT_READ: Final = memoryview(b"")
 class Replay:
     """Producers and transactions as the batches below `offset` made them."""
 
-    __slots__ = ("offset", "producers", "transactions")
+    __slots__ = ("offset", "producers", "snapshot_offset", "transactions")
 
-    def __init__(self, offset: int, producers: ProducerStates) -> None:
+    def __init__(self, offset: int, producers: ProducerStates, *, snapshot_offset: int | None = None) -> None:
         self.offset = offset
+        self.snapshot_offset = snapshot_offset
+        """Where it began, if that was a snapshot."""
         self.producers = producers
         self.transactions = Transactions(producers)
 
@@ -97,7 +99,7 @@ def replay_up_to(
     for taken_at in sorted((taken_at for taken_at in snapshots if taken_at <= offset), reverse=True):
         path = snapshot.path_of(folder, taken_at)
         try:
-            replay = Replay(taken_at, ProducerStates(snapshot.read(files, path)))
+            replay = Replay(taken_at, ProducerStates(snapshot.read(files, path)), snapshot_offset=taken_at)
             break
         except snapshot.DamagedSnapshot as error:
             notes.append(f"{error}; the log is read instead")

@@ -27,6 +27,7 @@ class StoredLog:
     __slots__ = (
         "_files",
         "_is_broken",
+        "_last_snapshot",
         "_names_changed",
         "config",
         "directory",
@@ -40,9 +41,7 @@ class StoredLog:
         "transactions",
     )
 
-    def __init__(
-        self, files: Files, directory: Path, config: LogConfig, loaded: recovery.LoadedLog, *, recovery_point: int
-    ) -> None:
+    def __init__(self, files: Files, directory: Path, config: LogConfig, loaded: recovery.LoadedLog) -> None:
         self._files = files
         self.directory = directory
         self.config = config
@@ -51,7 +50,7 @@ class StoredLog:
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         """The offset that the next record gets; of what is written, not of what is staged."""
-        self.recovery_point = recovery_point
+        self.recovery_point = loaded.recovery_point
         """What is below this offset is on the disk, flushed."""
         self.leader_epochs = loaded.leader_epochs
         self.producers = loaded.producers
@@ -59,7 +58,8 @@ class StoredLog:
         self.report = loaded.report
         """What opening the log found, for the caller to tell."""
         self._is_broken = False
-        self._names_changed = True
+        self._last_snapshot = loaded.last_snapshot
+        self._names_changed = loaded.is_changed
 
     @property
     def size_bytes(self) -> int:
@@ -137,6 +137,8 @@ class StoredLog:
         self.leader_epochs.cut_end(offset)
         taken = snapshot.offsets(self._files, self.directory)
         self._remove_snapshots(taken_at for taken_at in taken if taken_at > offset)
+        self._last_snapshot = None
+        self._names_changed = True
         replay = replay_up_to(self._files, self.directory, list(self.segments), offset, taken, [])
         self.producers, self.transactions = replay.producers, replay.transactions
 
@@ -179,6 +181,7 @@ class StoredLog:
             self.segments.detach_oldest()
             self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
             segment.mark_deleted()
+        self._names_changed = True
         self.leader_epochs.cut_start(self.log_start_offset)
         taken = snapshot.offsets(self._files, self.directory)
         self._remove_snapshots(taken_at for taken_at in taken if taken_at < self.segments[0].base_offset)
@@ -191,9 +194,13 @@ class StoredLog:
 
     def _roll(self, base_offset: int, now_ms: int) -> Segment:
         """Make a new active segment, with a snapshot of the producers of all that came before."""
-        snapshot.write(self._files, snapshot.path_of(self.directory, base_offset), self.producers)
-        self._names_changed = True
+        self._take_snapshot(base_offset)
         return self.segments.roll(base_offset, self.config, now_ms)
+
+    def _take_snapshot(self, offset: int) -> None:
+        snapshot.write(self._files, snapshot.path_of(self.directory, offset), self.producers)
+        self._last_snapshot = offset
+        self._names_changed = True
 
     @property
     def has_unflushed_sealed_segments(self) -> bool:
@@ -202,10 +209,17 @@ class StoredLog:
 
     def start_flush(self) -> Flush:
         """Return what must be synced for all that is written to be on the disk: `run` it, then `finish_flush`."""
+        return self._flush(with_last_indexes=False)
+
+    def _flush(self, *, with_last_indexes: bool) -> Flush:
+        flush = Flush(self._files, self.directory, self.log_end_offset)
         names_changed = self._names_changed or self.leader_epochs.is_unsynced
+        if names_changed or self.recovery_point < self.log_end_offset:
+            flush.add_segments(self.segments.since(self.recovery_point), with_last_indexes=with_last_indexes)
+        if names_changed:
+            flush.add_names()
         self._names_changed = self.leader_epochs.is_unsynced = False
-        unsynced = self.segments.since(self.recovery_point)
-        return Flush(self._files, self.directory, unsynced, end_offset=self.log_end_offset, names_changed=names_changed)
+        return flush
 
     def finish_flush(self, flush: Flush) -> None:
         """Move the recovery point if `flush` has run. If it failed, nothing more is written.
@@ -226,15 +240,23 @@ class StoredLog:
             finally:
                 self.finish_flush(flush)
 
-    def close(self) -> None:
-        """Flush and let go of all files, such that the next start may call this a clean stop. Raises StorageError."""
+    def close(self) -> Flush:
+        """Let go of all files. When the flush that is returned has run too, this was a clean stop. Raises StorageError.
+
+        A log that was not written to since it was opened has nothing to flush.
+        """
         if self._is_broken:
             raise StorageError(f"{self.directory} failed before; its next start must check it")
         with self._disk_must_obey("close"):
-            self.flush()
-            snapshot.write(self._files, snapshot.path_of(self.directory, self.log_end_offset), self.producers)
+            flush = self._flush(with_last_indexes=True)
+            end = self.log_end_offset
+            is_blank = end == self.segments[0].base_offset and not len(self.producers)
+            if end != self._last_snapshot and not is_blank:
+                self._take_snapshot(end)
+                flush.add_snapshot(end)
             for segment in self.segments:
                 segment.close()
+        return flush
 
     @contextmanager
     def _disk_must_obey(self, action: str) -> Iterator[None]:

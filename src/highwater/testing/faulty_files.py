@@ -89,6 +89,10 @@ class FaultyFiles:
         """Sync the names in a folder."""
         self.step()
 
+    def sync_all(self, path: Path) -> None:  # noqa: ARG002 - the seam's signature
+        """Sync everything."""
+        self.step()
+
     def lock(self, path: Path) -> Lock | None:
         """Take a lock."""
         return self.real.lock(path)

@@ -21,8 +21,8 @@ def set_to(name: str, value: str) -> Edit:
     return Edit(name, EditKind.SET, value)
 
 
-async def test_a_topic_is_edited_step_by_step_and_its_logs_follow(start: StartAdmin) -> None:
-    async with start() as admin:
+async def test_a_topic_is_edited_step_by_step_and_its_logs_follow(start_admin: StartAdmin) -> None:
+    async with start_admin() as admin:
         await admin.topic_admin.create(NewTopic("orders", 2, configs={"segment.bytes": "1000"}))
         await admin.config_admin.edit_topic(
             "orders",
@@ -33,19 +33,19 @@ async def test_a_topic_is_edited_step_by_step_and_its_logs_follow(start: StartAd
         assert topic.configs == {"retention.ms": "5"}
         assert topic.settings[LOG_RETENTION_MS] == 5
         assert admin.replicas.served[TopicPartition("orders", 1)][LOG_SEGMENT_BYTES] == 2**30
-    async with start() as admin:
+    async with start_admin() as admin:
         assert admin.topics.get("orders").configs == {"retention.ms": "5"}
 
 
-async def test_replacing_a_topics_configs_forgets_the_others(start: StartAdmin) -> None:
-    async with start() as admin:
+async def test_replacing_a_topics_configs_forgets_the_others(start_admin: StartAdmin) -> None:
+    async with start_admin() as admin:
         await admin.topic_admin.create(NewTopic("orders", configs={"segment.bytes": "1000"}))
         await admin.config_admin.replace_topic("orders", {"retention.ms": "5"}, validate_only=False)
         assert admin.topics.get("orders").configs == {"retention.ms": "5"}
 
 
-async def test_lists_are_appended_to_and_subtracted_from(start: StartAdmin) -> None:
-    async with start() as admin:
+async def test_lists_are_appended_to_and_subtracted_from(start_admin: StartAdmin) -> None:
+    async with start_admin() as admin:
         await admin.topic_admin.create(NewTopic("orders"))
 
         async def edit(kind: EditKind, value: str) -> tuple[str, ...]:
@@ -69,8 +69,8 @@ async def test_lists_are_appended_to_and_subtracted_from(start: StartAdmin) -> N
         (Edit("broker.id", EditKind.SET, "5"), ErrorCode.INVALID_CONFIG),
     ],
 )
-async def test_edits_that_make_no_sense_change_nothing(start: StartAdmin, edit: Edit, code: ErrorCode) -> None:
-    async with start() as admin:
+async def test_edits_that_make_no_sense_change_nothing(start_admin: StartAdmin, edit: Edit, code: ErrorCode) -> None:
+    async with start_admin() as admin:
         await admin.topic_admin.create(NewTopic("orders"))
         with pytest.raises(KafkaError) as caught:
             await admin.config_admin.edit_topic("orders", [set_to("segment.bytes", "99"), edit], validate_only=False)
@@ -78,8 +78,8 @@ async def test_edits_that_make_no_sense_change_nothing(start: StartAdmin, edit: 
         assert admin.topics.get("orders").configs == {}
 
 
-async def test_validate_only_changes_nothing(start: StartAdmin) -> None:
-    async with start() as admin:
+async def test_validate_only_changes_nothing(start_admin: StartAdmin) -> None:
+    async with start_admin() as admin:
         await admin.topic_admin.create(NewTopic("orders"))
         await admin.config_admin.replace_topic("orders", {"retention.ms": "5"}, validate_only=True)
         await admin.config_admin.edit_broker("0", [set_to("max.connections", "5")], validate_only=True)
@@ -87,13 +87,13 @@ async def test_validate_only_changes_nothing(start: StartAdmin) -> None:
         assert admin.config[MAX_CONNECTIONS] == 2**31 - 1
 
 
-async def test_a_brokers_settings_change_and_stay_changed(start: StartAdmin) -> None:
-    async with start() as admin:
+async def test_a_brokers_settings_change_and_stay_changed(start_admin: StartAdmin) -> None:
+    async with start_admin() as admin:
         await admin.config_admin.edit_broker("", [set_to("max.connections", "20")], validate_only=False)
         assert admin.config[MAX_CONNECTIONS] == 20
         await admin.config_admin.edit_broker("0", [set_to("max.connections", "30")], validate_only=False)
         assert admin.config[MAX_CONNECTIONS] == 30
-    async with start() as admin:
+    async with start_admin() as admin:
         assert admin.config[MAX_CONNECTIONS] == 30
         await admin.config_admin.replace_broker("0", {}, validate_only=False)
         assert admin.config[MAX_CONNECTIONS] == 20
@@ -104,8 +104,8 @@ async def test_a_brokers_settings_change_and_stay_changed(start: StartAdmin) -> 
         assert entry.value == "20"
 
 
-async def test_logs_follow_a_broker_setting_that_their_topic_leaves_alone(start: StartAdmin) -> None:
-    async with start() as admin:
+async def test_logs_follow_a_broker_setting_that_their_topic_leaves_alone(start_admin: StartAdmin) -> None:
+    async with start_admin() as admin:
         await admin.topic_admin.create(NewTopic("orders"))
         await admin.config_admin.edit_broker("", [set_to("max.connections", "20")], validate_only=False)
         assert admin.replicas.reconfigured == []
@@ -114,8 +114,8 @@ async def test_logs_follow_a_broker_setting_that_their_topic_leaves_alone(start:
         assert admin.replicas.served[TopicPartition("orders", 0)][LOG_SEGMENT_BYTES] == 5000
 
 
-async def test_another_brokers_settings_are_that_brokers_business(start: StartAdmin) -> None:
-    async with start() as admin:
+async def test_another_brokers_settings_are_that_brokers_business(start_admin: StartAdmin) -> None:
+    async with start_admin() as admin:
         with pytest.raises(KafkaError, match="this is broker 0") as caught:
             admin.config_admin.describe_broker("7", None)
         assert caught.value.code is ErrorCode.INVALID_REQUEST

@@ -18,8 +18,8 @@ from highwater.model.ids import TopicPartition
 StartAdmin: TypeAlias = Callable[..., AbstractAsyncContextManager[Any]]
 
 
-async def test_a_topic_is_written_down_served_and_known(start: StartAdmin) -> None:
-    async with start() as admin:
+async def test_a_topic_is_written_down_served_and_known(start_admin: StartAdmin) -> None:
+    async with start_admin() as admin:
         topic = await admin.topic_admin.create(NewTopic("orders", 2, 1, configs={"cleanup.policy": "compact"}))
         assert admin.topics.get("orders") is topic
         assert admin.topics.with_id(topic.id) is topic
@@ -34,11 +34,11 @@ async def test_a_topic_is_written_down_served_and_known(start: StartAdmin) -> No
         assert configs == {"version": 1, "config": {"cleanup.policy": "compact"}}
 
 
-async def test_topics_ids_and_configs_are_there_after_a_restart(start: StartAdmin) -> None:
-    async with start() as admin:
+async def test_topics_ids_and_configs_are_there_after_a_restart(start_admin: StartAdmin) -> None:
+    async with start_admin() as admin:
         before = await admin.topic_admin.create(NewTopic("orders", 3, 1, configs={"cleanup.policy": "compact"}))
         cluster_id = admin.cluster.id
-    async with start() as admin:
+    async with start_admin() as admin:
         after = admin.topics.get("orders")
         assert after.id == before.id
         assert after.configs == {"cleanup.policy": "compact"}
@@ -47,8 +47,8 @@ async def test_topics_ids_and_configs_are_there_after_a_restart(start: StartAdmi
         assert admin.cluster.controller_epoch == 2
 
 
-async def test_validate_only_changes_nothing(start: StartAdmin) -> None:
-    async with start() as admin:
+async def test_validate_only_changes_nothing(start_admin: StartAdmin) -> None:
+    async with start_admin() as admin:
         planned = await admin.topic_admin.create(NewTopic("orders", 2), validate_only=True)
         assert len(planned.partitions) == 2
         await admin.topic_admin.create(NewTopic("there", 1))
@@ -58,8 +58,8 @@ async def test_validate_only_changes_nothing(start: StartAdmin) -> None:
         assert await admin.store.children(paths.TOPICS) == ["there"]
 
 
-async def test_counts_left_to_the_broker(start: StartAdmin) -> None:
-    async with start(num_partitions="4") as admin:
+async def test_counts_left_to_the_broker(start_admin: StartAdmin) -> None:
+    async with start_admin(num_partitions="4") as admin:
         topic = await admin.topic_admin.create(NewTopic("orders"))
         assert [partition.replicas for partition in topic.partitions] == [(0,)] * 4
 
@@ -91,8 +91,10 @@ async def test_counts_left_to_the_broker(start: StartAdmin) -> None:
         (NewTopic("a", configs={"segment.bytes": None}), ErrorCode.INVALID_CONFIG),
     ],
 )
-async def test_what_cannot_be_is_refused_with_a_sentence(start: StartAdmin, wanted: NewTopic, code: ErrorCode) -> None:
-    async with start() as admin:
+async def test_what_cannot_be_is_refused_with_a_sentence(
+    start_admin: StartAdmin, wanted: NewTopic, code: ErrorCode
+) -> None:
+    async with start_admin() as admin:
         await admin.topic_admin.create(NewTopic("there"))
         await admin.topic_admin.create(NewTopic("page.views"))
         with pytest.raises(KafkaError) as caught:
@@ -102,14 +104,14 @@ async def test_what_cannot_be_is_refused_with_a_sentence(start: StartAdmin, want
         assert len(admin.topics) == 2
 
 
-async def test_a_topic_with_chosen_brokers(start: StartAdmin) -> None:
-    async with start() as admin:
+async def test_a_topic_with_chosen_brokers(start_admin: StartAdmin) -> None:
+    async with start_admin() as admin:
         topic = await admin.topic_admin.create(NewTopic("orders", assignments={1: [0], 0: [0]}))
         assert len(topic.partitions) == 2
 
 
-async def test_a_topic_grows_and_never_shrinks(start: StartAdmin) -> None:
-    async with start() as admin:
+async def test_a_topic_grows_and_never_shrinks(start_admin: StartAdmin) -> None:
+    async with start_admin() as admin:
         await admin.topic_admin.create(NewTopic("orders", 2))
         await admin.topic_admin.grow("orders", 4, None)
         await admin.topic_admin.grow("orders", 5, [[0]])
@@ -124,12 +126,12 @@ async def test_a_topic_grows_and_never_shrinks(start: StartAdmin) -> None:
             with pytest.raises(KafkaError) as caught:
                 await admin.topic_admin.grow("orders", total, assignments)
             assert caught.value.code is code
-    async with start() as admin:
+    async with start_admin() as admin:
         assert len(admin.topics.get("orders").partitions) == 5
 
 
-async def test_a_deleted_topic_leaves_nothing_and_can_be_made_anew(start: StartAdmin) -> None:
-    async with start() as admin:
+async def test_a_deleted_topic_leaves_nothing_and_can_be_made_anew(start_admin: StartAdmin) -> None:
+    async with start_admin() as admin:
         first = await admin.topic_admin.create(NewTopic("orders", 2))
         await admin.topic_admin.delete("orders")
         assert len(admin.topics) == 0
@@ -141,55 +143,55 @@ async def test_a_deleted_topic_leaves_nothing_and_can_be_made_anew(start: StartA
         assert second.id != first.id
 
 
-async def test_deleting_what_is_not_there_or_must_not_go(start: StartAdmin) -> None:
-    async with start(delete_topic_enable="false") as admin:
+async def test_deleting_what_is_not_there_or_must_not_go(start_admin: StartAdmin) -> None:
+    async with start_admin(delete_topic_enable="false") as admin:
         await admin.topic_admin.create(NewTopic("orders"))
         with pytest.raises(KafkaError) as caught:
             await admin.topic_admin.delete("orders")
         assert caught.value.code is ErrorCode.TOPIC_DELETION_DISABLED
-    async with start() as admin:
+    async with start_admin() as admin:
         with pytest.raises(KafkaError) as caught:
             await admin.topic_admin.delete("nothing")
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_a_deletion_that_was_decided_is_finished_after_a_crash(start: StartAdmin) -> None:
+async def test_a_deletion_that_was_decided_is_finished_after_a_crash(start_admin: StartAdmin) -> None:
     """The decision is written first: a broker that dies in between must not bring the topic back."""
-    async with start() as admin:
+    async with start_admin() as admin:
         await admin.topic_admin.create(NewTopic("orders", 2))
         await admin.store.create(paths.deleted_topic("orders"))
         await admin.store.delete(paths.partition_state("orders", 1))
         await admin.store.delete(paths.partition("orders", 1))
-    async with start() as admin:
+    async with start_admin() as admin:
         assert len(admin.topics) == 0
         assert sorted(admin.replicas.dropped) == [TopicPartition("orders", 0), TopicPartition("orders", 1)]
         assert await admin.store.children(paths.TOPICS) == []
         assert await admin.store.children(paths.DELETED_TOPICS) == []
 
 
-async def test_states_that_a_crash_kept_from_being_written_are_completed(start: StartAdmin) -> None:
-    async with start() as admin:
+async def test_states_that_a_crash_kept_from_being_written_are_completed(start_admin: StartAdmin) -> None:
+    async with start_admin() as admin:
         await admin.topic_admin.create(NewTopic("orders", 3))
         await admin.store.delete(paths.partition_state("orders", 2))
         await admin.store.delete(paths.partition("orders", 2))
-    async with start() as admin:
+    async with start_admin() as admin:
         assert len(admin.topics.get("orders").partitions) == 3
         assert await admin.store.exists(paths.partition_state("orders", 2))
 
 
-async def test_a_topic_larger_than_one_write(start: StartAdmin) -> None:
-    async with start() as admin:
+async def test_a_topic_larger_than_one_write(start_admin: StartAdmin) -> None:
+    async with start_admin() as admin:
         await admin.topic_admin.create(NewTopic("wide", 1200))
         await admin.topic_admin.grow("wide", 1300, None)
         assert len(await admin.store.children(paths.partitions("wide"))) == 1300
-    async with start() as admin:
+    async with start_admin() as admin:
         assert len(admin.replicas.served) == 1300
         await admin.topic_admin.delete("wide")
         assert await admin.store.children(paths.TOPICS) == []
 
 
-async def test_many_who_want_the_same_topic_get_one(start: StartAdmin) -> None:
-    async with start() as admin:
+async def test_many_who_want_the_same_topic_get_one(start_admin: StartAdmin) -> None:
+    async with start_admin() as admin:
         made = await asyncio.gather(*(admin.topic_admin.create_automatically("orders") for _ in range(10)))
         assert len({id(topic) for topic in made}) == 1
         outcomes = await asyncio.gather(
@@ -199,9 +201,9 @@ async def test_many_who_want_the_same_topic_get_one(start: StartAdmin) -> None:
         assert all(o.code is ErrorCode.TOPIC_ALREADY_EXISTS for o in outcomes if isinstance(o, KafkaError))
 
 
-async def test_internal_topics_are_made_as_their_owners_need_them(start: StartAdmin) -> None:
+async def test_internal_topics_are_made_as_their_owners_need_them(start_admin: StartAdmin) -> None:
     """A cluster of one makes one replica, whatever the defaults for a real cluster say."""
-    async with start() as admin:
+    async with start_admin() as admin:
         offsets = await admin.topic_admin.create_automatically("__consumer_offsets")
         assert len(offsets.partitions) == 50
         assert offsets.settings[LOG_CLEANUP_POLICY] == ("compact",)
@@ -210,9 +212,9 @@ async def test_internal_topics_are_made_as_their_owners_need_them(start: StartAd
         assert offsets.is_internal
 
 
-async def test_a_client_that_hangs_up_leaves_no_half_made_topic(start: StartAdmin) -> None:
+async def test_a_client_that_hangs_up_leaves_no_half_made_topic(start_admin: StartAdmin) -> None:
     """Before changes were shielded, a topic could be written down and not served until a restart."""
-    async with start() as admin:
+    async with start_admin() as admin:
         asker = asyncio.create_task(admin.topic_admin.create(NewTopic("orders", 50)))
         await asyncio.sleep(0)
         await asyncio.sleep(0)

@@ -24,6 +24,7 @@ from highwater.protocol import codec
 from highwater.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from highwater.protocol.messages.group_metadata_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from highwater.protocol.messages.offset_commit import OffsetCommitRequestPartition
+from highwater.protocol.messages.offset_records import OffsetCommitValue
 
 NOW_MS = 1_000_000_000
 WEEK_MS = 7 * 24 * 3_600_000
@@ -233,6 +234,14 @@ def test_a_client_may_ask_for_a_shorter_life(shard: Shard) -> None:
     shard.commit("leaves", 5, retention_ms=1_000)
     assert shard.expire(NOW_MS + 999) == 0
     assert shard.expire(NOW_MS + 1_000) == 2
+
+
+def test_a_client_that_asks_for_eternity_gets_the_end_of_time() -> None:
+    """The sum with the clock did not fit into the record, which cost the client its connection."""
+    asked = OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
+    record = commit_record("tea", "leaves", asked, wall_ms=NOW_MS, retention_ms=2**63 - 1)
+    assert isinstance(record.value, OffsetCommitValue)
+    assert record.value.expire_timestamp == 2**63 - 1
 
 
 def test_offsets_in_a_transaction_do_not_expire(shard: Shard) -> None:

@@ -58,6 +58,9 @@ class ScriptedPeer:
     def watch_writable(self, callback: Callable[[], None] | None) -> None:
         self.on_writable = callback
 
+    def is_dead(self) -> bool:
+        return self.closed
+
     def close(self) -> None:
         self.closed = True
 

@@ -15,13 +15,14 @@ from highwater.protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from highwater.security.authorizer import ResourceType
-from highwater.server.authorized_operations import authorized_operations
 
 if TYPE_CHECKING:
     from highwater.server.request_context import RequestContext
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
+NOT_ASKED: Final = -(2**31)
+"""In place of the operations that the caller may do, when it did not ask."""
 
 
 def handle(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
@@ -41,7 +42,9 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Describe
             DescribeClusterBroker(broker_id=live.id, host=address.host, port=address.port, rack=live.rack)
             for live, address in cluster.reached_by(context.listener_name)
         ],
-        cluster_authorized_operations=authorized_operations(
-            context, ResourceType.CLUSTER, asked=request.include_cluster_authorized_operations
+        cluster_authorized_operations=(
+            context.allowed_operations(ResourceType.CLUSTER)
+            if request.include_cluster_authorized_operations
+            else NOT_ASKED
         ),
     )

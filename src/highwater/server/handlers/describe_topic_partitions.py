@@ -20,7 +20,6 @@ from highwater.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from highwater.security.authorizer import Operation, ResourceType
-from highwater.server.authorized_operations import authorized_operations
 from highwater.server.partition_view import view_partition
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ def _described(context: RequestContext, topic: Topic, indexes: range) -> Describ
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=[_partition(context, topic, index) for index in indexes],
-        topic_authorized_operations=authorized_operations(context, ResourceType.TOPIC, topic.name, asked=True),
+        topic_authorized_operations=context.allowed_operations(ResourceType.TOPIC, topic.name),
     )
 
 

@@ -25,7 +25,6 @@ from highwater.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from highwater.security.authorizer import Operation, ResourceType
-from highwater.server.authorized_operations import authorized_operations
 from highwater.server.partition_view import view_partition
 
 if TYPE_CHECKING:
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
 
 NULL_MEANS_ALL_FROM: Final = 1
 IDS_IN_QUESTION_FROM: Final = 12
+NOT_ASKED: Final = -(2**31)
+"""In place of the operations that the caller may do, when it did not ask."""
 
 
 def handle(
@@ -83,8 +84,10 @@ def _answer(context: RequestContext, request: MetadataRequest, refused: dict[str
         cluster_id=cluster.id,
         controller_id=cluster.controller_id,
         topics=_topics(context, request, refused),
-        cluster_authorized_operations=authorized_operations(
-            context, ResourceType.CLUSTER, asked=request.include_cluster_authorized_operations
+        cluster_authorized_operations=(
+            context.allowed_operations(ResourceType.CLUSTER)
+            if request.include_cluster_authorized_operations
+            else NOT_ASKED
         ),
     )
 
@@ -110,7 +113,8 @@ def _asked_for(
     try:
         topic = _found(context, asked, refused)
     except KafkaError as error:
-        return MetadataResponseTopic(error_code=error.code, name=asked.name, topic_id=asked.topic_id)
+        name = asked.name or (None if context.version >= IDS_IN_QUESTION_FROM else "")
+        return MetadataResponseTopic(error_code=error.code, name=name, topic_id=asked.topic_id)
     return _described(context, topic, operations=operations)
 
 
@@ -138,7 +142,9 @@ def _described(context: RequestContext, topic: Topic, *, operations: bool) -> Me
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=[_partition(context, topic, index) for index in range(len(topic.partitions))],
-        topic_authorized_operations=authorized_operations(context, ResourceType.TOPIC, topic.name, asked=operations),
+        topic_authorized_operations=(
+            context.allowed_operations(ResourceType.TOPIC, topic.name) if operations else NOT_ASKED
+        ),
     )
 
 

@@ -71,7 +71,7 @@ StartAdmin: TypeAlias = Callable[..., AbstractAsyncContextManager[Admin]]
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> StartAdmin:
+def start_admin(tmp_path: Path) -> StartAdmin:
     """Start the administration of broker 0 on a store that outlives it."""
     counter = count(1)
 
