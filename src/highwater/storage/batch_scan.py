@@ -84,17 +84,20 @@ def batches(file: File, start: int, end: int) -> Iterator[tuple[int, BatchHeader
     """Yield position, header and all bytes of every batch from `start` to `end`. Raises as `headers` does."""
     position = chunk_start = start
     chunk = memoryview(b"")
+    available = 0
     while position < end:
         within = position - chunk_start
-        if within + HEADER_BYTES > len(chunk):
+        if within + HEADER_BYTES > available:
             chunk_start, within = position, 0
             chunk = memoryview(file.read(position, min(SCAN_CHUNK_BYTES, end - position)))
+            available = len(chunk)
         header = _header(chunk, within, position, end)
-        size = header.size
-        if within + size > len(chunk):
+        size = header.batch_length + LENGTH_PREFIX_BYTES
+        if within + size > available:
             chunk_start, within = position, 0
             chunk = memoryview(file.read(position, min(max(SCAN_CHUNK_BYTES, size), end - position)))
-            if len(chunk) < size:
+            available = len(chunk)
+            if available < size:
                 raise DamagedSegment(position, "the file is shorter than it was")
         yield position, header, chunk[within : within + size]
         position += size
@@ -104,7 +107,7 @@ def _header(chunk: bytes | memoryview, within: int, position: int, end: int) -> 
     """Return the header at `within` in a chunk, which is at `position` in the file, if a whole batch can be there."""
     if within + HEADER_BYTES > len(chunk):
         raise DamagedSegment(position, f"{len(chunk) - within} bytes are too few for a batch")
-    header = BatchHeader._make(HEADER.unpack_from(chunk, within))
+    header = tuple.__new__(BatchHeader, HEADER.unpack_from(chunk, within))
     size = header.batch_length + LENGTH_PREFIX_BYTES
     if header.magic != MAGIC or size < HEADER_BYTES or header.last_offset_delta < 0:
         raise DamagedSegment(position, "no record batch begins here")

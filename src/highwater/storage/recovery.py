@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from crc32c import crc32c
+
 from highwater.model.errors import KafkaError
-from highwater.protocol.records.validate import check_batch
+from highwater.protocol.records.batch import CHECKED_FROM, BatchHeader
 from highwater.storage import snapshot
 from highwater.storage.batch_scan import DamagedSegment
 from highwater.storage.checkpoints import DamagedCheckpoint
@@ -218,17 +220,25 @@ class _Loader:
         for position, header, batch in segment.batches():
             if header.base_offset < replay.offset:
                 raise DamagedSegment(position, f"offset {header.base_offset} comes after all below {replay.offset}")
-            try:
-                check_batch(batch)
-                aborted = replay.follow(header, batch)
-            except KafkaError as error:
-                raise DamagedSegment(position, error.message) from error
+            if crc32c(batch[CHECKED_FROM:]) != header.crc:
+                raise DamagedSegment(position, "its batch does not match its checksum")
             segment.index_again(position, header)
-            if aborted is not None:
-                segment.txn_index.append(aborted)
+            if header.producer_id < 0:
+                replay.offset = header.base_offset + header.last_offset_delta + 1
+            else:
+                self._follow(segment, position, replay, header, batch)
             if header.leader_epoch > self.epochs.latest:
                 self.epochs.assign(header.leader_epoch, header.base_offset)
-            self.report.checked_bytes += len(batch)
+        self.report.checked_bytes += segment.size
+
+    @staticmethod
+    def _follow(segment: Segment, position: int, replay: Replay, header: BatchHeader, batch: memoryview) -> None:
+        try:
+            aborted = replay.follow(header, batch)
+        except KafkaError as error:
+            raise DamagedSegment(position, error.message) from error
+        if aborted is not None:
+            segment.txn_index.append(aborted)
 
     # Either way
 

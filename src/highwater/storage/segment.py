@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
-from highwater.protocol.records.batch import HEADER_BYTES, BatchHeader
+from highwater.protocol.records.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader
 from highwater.storage import batch_scan
 from highwater.storage.batch_scan import DamagedSegment
 from highwater.storage.files import BytesLike, File, Files, write_all
@@ -189,21 +189,8 @@ class Segment:
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
         """Return position and header of the first batch that ends at or after `offset`."""
-        try:
-            return self._find(offset)
-        except DamagedSegment:
-            # An index that points nowhere is repaired; if the log itself is damaged this raises again.
-            self.rebuild_indexes()
-            return self._find(offset)
-
-    def _find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        indexed_offset, start = self.offset_index.lookup(offset)
-        for position, header in self.headers(start, chunk_bytes=batch_scan.LOOKUP_CHUNK_BYTES):
-            if position == start and start and header.last_offset != indexed_offset:
-                raise DamagedSegment(start, f"the index expects a batch that ends with offset {indexed_offset}")
-            if header.last_offset >= offset:
-                return position, header
-        return None
+        located = self.locate(offset)
+        return None if located is None else (located[0], self.header_at(located[0]))
 
     def locate(self, offset: int) -> tuple[int, int] | None:
         """Return position and size of the first batch that ends at or after `offset`."""
@@ -223,10 +210,10 @@ class Segment:
             raise DamagedSegment(start, f"the index expects a batch that ends with offset {indexed_offset}")
         return found.position, found.size
 
-    def batch_size_at(self, position: int) -> int:
-        """Return the size of the batch that begins at `position`."""
+    def header_at(self, position: int) -> BatchHeader:
+        """Return the header of the batch that begins at `position`."""
         _, header = next(self.headers(position, chunk_bytes=HEADER_BYTES))
-        return header.size
+        return header
 
     def next_offset(self) -> int:
         """Return the first offset after the last batch."""
@@ -240,8 +227,7 @@ class Segment:
     def first_timestamp(self) -> int:
         """Return the largest timestamp of the first batch, which `segment.ms` counts from; -1 when there is none."""
         if self._first_timestamp == _NOT_READ:
-            _, header = next(self.headers(0, chunk_bytes=batch_scan.LOOKUP_CHUNK_BYTES))
-            self._first_timestamp = header.max_timestamp
+            self._first_timestamp = self.header_at(0).max_timestamp
         return self._first_timestamp
 
     def largest_timestamp(self) -> TimestampOffset:
@@ -296,16 +282,18 @@ class Segment:
 
     def index_again(self, position: int, header: BatchHeader) -> None:
         """Index a batch that is in the file, the next after those that were indexed since `forget_indexes`."""
-        if not 0 <= header.last_offset - self.base_offset <= MAX_RELATIVE_OFFSET:
-            raise DamagedSegment(position, f"offset {header.last_offset} does not belong into this segment")
-        largest = self.largest_timestamp()
+        last_offset = header.base_offset + header.last_offset_delta
+        if not 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET:
+            raise DamagedSegment(position, f"offset {last_offset} does not belong into this segment")
+        largest = self._largest
+        assert largest is not None, "forget_indexes comes first"
         if header.max_timestamp > largest.timestamp:
-            self._largest = largest = TimestampOffset(header.max_timestamp, header.last_offset)
+            self._largest = largest = TimestampOffset(header.max_timestamp, last_offset)
         if self._bytes_since_index_entry > self._index_interval_bytes:
-            self.offset_index.append(header.last_offset, position)
+            self.offset_index.append(last_offset, position)
             self.time_index.append(*largest)
             self._bytes_since_index_entry = 0
-        self._bytes_since_index_entry += header.size
+        self._bytes_since_index_entry += header.batch_length + LENGTH_PREFIX_BYTES
 
     # Life
 

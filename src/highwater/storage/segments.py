@@ -62,7 +62,7 @@ class Segments:
         if available <= 0:
             return None
         if available > max_bytes:
-            first_bytes = first_bytes or segment.batch_size_at(position)
+            first_bytes = first_bytes or segment.header_at(position).size
             if first_bytes > max_bytes and not at_least_one:
                 return None
             available = max(first_bytes, max_bytes)
