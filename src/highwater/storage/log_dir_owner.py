@@ -21,6 +21,9 @@ class Owner(NamedTuple):
     broker_id: int
     cluster_id: str
 
+    def __str__(self) -> str:
+        return f"broker {self.broker_id} of cluster {self.cluster_id}"
+
 
 def read_owner(files: Files, folder: Path) -> Owner | None:
     """Return whose data is in `folder`, None if nobody has claimed it. StorageError if the file is damaged."""
@@ -52,8 +55,14 @@ def check_owner(files: Files, folders: Sequence[Path], broker_id: int) -> str | 
 
 
 def claim(files: Files, folders: Sequence[Path], owner: Owner) -> None:
-    """Write `owner` into every folder that nobody has claimed."""
+    """Write `owner` into every folder that nobody has claimed. StorageError if another has, or it cannot be written."""
     content = f"version=0\nbroker.id={owner.broker_id}\ncluster.id={owner.cluster_id}\n".encode()
     for folder in folders:
-        if read_owner(files, folder) is None:
-            replace_file(files, folder / FILE_NAME, content)
+        claimed = read_owner(files, folder)
+        if claimed not in {None, owner}:
+            raise StorageError(f"log dir {folder} belongs to {claimed}, and this is {owner}")
+        if claimed is None:
+            try:
+                replace_file(files, folder / FILE_NAME, content)
+            except OSError as error:
+                raise StorageError(f"cannot write {folder / FILE_NAME}: {error.strerror or error}") from error

@@ -46,6 +46,19 @@ def test_folders_of_two_clusters_are_refused(tmp_path: Path) -> None:
         check_owner(FILES, [one, two], 1)
 
 
+def test_what_another_has_claimed_is_not_claimed_again(tmp_path: Path) -> None:
+    claim(FILES, [tmp_path], Owner(1, "theirs"))
+    with pytest.raises(
+        StorageError, match="belongs to broker 1 of cluster theirs, and this is broker 1 of cluster ours"
+    ):
+        claim(FILES, [tmp_path], Owner(1, "ours"))
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot write"):
+        claim(FILES, [tmp_path / "missing"], Owner(1, "ours"))
+
+
 def test_a_folder_of_apache_kafka_in_kraft_mode_is_read_too(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("#\nnode.id=3\nversion=1\ncluster.id=theirs\ndirectory.id=x\n")
     assert read_owner(FILES, tmp_path) == Owner(3, "theirs")
