@@ -45,7 +45,9 @@ def run(arguments: Sequence[str]) -> int:
         outcome = app(arguments, prog_name="highwater", standalone_mode=False)
     except typer.TyperException as error:
         return _report(error)
-    except (typer.Abort, KeyboardInterrupt):
+    except typer.Abort:
+        return _report(CommandFailed("nothing was done"))
+    except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         # The reader of our output (`| head`) has what it wanted; what is left in the buffer has nowhere to go.

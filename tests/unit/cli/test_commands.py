@@ -1,5 +1,6 @@
 """What a user sees: help, one-line errors, exit codes. No broker is needed here."""
 
+import io
 import socket
 import subprocess
 import sys
@@ -128,3 +129,18 @@ def test_serving_loads_nothing_of_the_other_commands() -> None:
     )
     outcome = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert outcome.returncode == 0, outcome.stderr
+
+
+def test_a_question_answered_with_no_does_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("highwater.cli.cluster.Cluster.topics", lambda _: {"orders": None})
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    assert run(["topic", "delete", "orders"]) == 1
+    said = capsys.readouterr().err
+    assert "Delete orders and all records in it?" in said
+    assert "nothing was done" in said
