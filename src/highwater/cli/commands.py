@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from highwater import __version__
-from highwater.cli import config, consume, demo, dump, group, offsets, perf, produce, records, serve, topic
+from highwater.cli import config, consume, demo, dump, group, offsets, perf, pipeline, produce, records, serve, topic
 from highwater.cli.failures import CommandFailed, told_in_a_line
 
 app = typer.Typer(
@@ -35,7 +35,7 @@ def _options(
 ) -> None: ...
 
 
-for room in (serve, topic, produce, consume, offsets, config, records, group, perf, dump, demo):
+for room in (serve, topic, produce, consume, offsets, config, records, group, perf, dump, pipeline, demo):
     room.register(app)
 
 

@@ -70,7 +70,7 @@ def graph_of(pipeline: Pipeline) -> Graph:
         if isinstance(transform, PythonTransform):
             inputs, note = list(transform.inputs), transform.reference
         else:
-            inputs, note = [view for view in views if view in _words(transform.sql)], "SQL"
+            inputs, note = [view for view in views if view in _tables(transform.sql)], "SQL"
         nodes.append(Node(transform.name, "view", transform.name, note))
         arrows += [(view, transform.name) for view in inputs]
         views.append(transform.name)
@@ -102,8 +102,11 @@ def _source_note(source: Source) -> str:
     return f"{note} · watermark {source.watermark}" if source.watermark else note
 
 
-def _words(sql: str) -> set[str]:
-    return set(re.findall(r"\w+", _NOT_CODE.sub(" ", sql)))
+def _tables(sql: str) -> set[str]:
+    """Return the names that a SELECT reads from; good enough for a picture."""
+    code = _NOT_CODE.sub(" ", sql)
+    lists = re.findall(r"\b(?:from|join)\s+(\w+(?:\s*,\s*\w+)*)", code, re.IGNORECASE)
+    return {name.strip() for found in lists for name in found.split(",")}
 
 
 def as_tree(graph: Graph) -> Tree:

@@ -30,7 +30,7 @@ from highwater_spark.definition.model import (
 )
 from highwater_spark.errors import did_you_mean
 
-DEFAULT_BOOTSTRAP: Final = "localhost:9092"
+DEFAULT_BOOTSTRAP: Final = "${HIGHWATER_BOOTSTRAP:-127.0.0.1:9092}"
 DEFAULT_FILE_BYTES: Final = 32 << 20
 TABLE_FORMATS: Final = ("parquet", "delta", "iceberg")
 MAX_TOPIC_NAME: Final = 249
@@ -83,9 +83,10 @@ def load(path: Path | str, *, bootstrap: str | None = None, environment: Mapping
 
 def _kafka(root: Section, bootstrap: str | None) -> Kafka:
     section = root.section("kafka")
+    default = root.document.expand(DEFAULT_BOOTSTRAP, root.line)
     if section is None:
-        return Kafka(bootstrap=bootstrap or DEFAULT_BOOTSTRAP, options={})
-    given = section.text("bootstrap", DEFAULT_BOOTSTRAP)
+        return Kafka(bootstrap=bootstrap or default, options={})
+    given = section.text("bootstrap", default)
     options = section.section("options")
     found: dict[str, str] = {}
     if options is not None:

@@ -7,26 +7,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from highwater_spark.definition.model import KAFKA_COLUMN, Pipeline, Source, TopicSink
+from highwater_spark.flow.headers import Header
 from highwater_spark.flow.parse import ERROR, STAGE
 
 SINK: Final = "_sink"  # which sink a record comes from, for the counts; it is not sent
 DEAD_LETTERS: Final = "dead letters"
 RECORD_COLUMNS: Final = (SINK, "topic", "key", "value", "headers")
 _NO_HEADERS: Final = "cast(array() as array<struct<key: string, value: binary>>)"
-
-
-class Header:
-    """The headers of a dead letter; Kafka Connect's names where they fit, so that its tools understand them."""
-
-    PREFIX: Final = "__connect.errors."
-    TOPIC: Final = "__connect.errors.topic"
-    PARTITION: Final = "__connect.errors.partition"
-    OFFSET: Final = "__connect.errors.offset"
-    TIMESTAMP: Final = "__connect.errors.timestamp"
-    PIPELINE: Final = "__connect.errors.connector.name"
-    SOURCE: Final = "__connect.errors.task.id"
-    STAGE: Final = "__connect.errors.stage"
-    ERROR: Final = "__connect.errors.exception.message"
 
 
 def visible(view: DataFrame) -> list[str]:

@@ -13,7 +13,7 @@ from highwater_spark.definition.model import Kafka, Source
 from highwater_spark.flow.parse import RAW_COLUMNS
 from highwater_spark.kafka.clients import spark_options
 
-EARLIEST: Final = -2  # in Spark's JSON of offsets
+EARLIEST: Final = -2  # as an offset in Spark's JSON
 LATEST: Final = -1
 
 Offsets = Mapping[str, Mapping[int, int]]  # topic -> partition -> offset
@@ -34,17 +34,23 @@ def stream_of(spark: SparkSession, kafka: Kafka, source: Source, start: Stretch 
     options = _options(kafka, source) | {"startingOffsets": source.start.value}
     if source.max_per_trigger is not None:
         options["maxOffsetsPerTrigger"] = str(source.max_per_trigger)
-    options |= _bounds(start or Stretch(), "starting")
-    return _columns(spark.readStream.format("kafka").options(**options).load())
+    if start is not None:
+        options |= _bound("starting", _own(start.from_offsets, source), start.from_time_ms)
+    return spark.readStream.format("kafka").options(**options).load().select(*RAW_COLUMNS)
 
 
 def batch_of(spark: SparkSession, kafka: Kafka, source: Source, stretch: Stretch) -> DataFrame:
     """Return a stretch of a source; offsets, if it has them, name every partition to read."""
-    options = _options(kafka, source) | _bounds(stretch, "starting") | _bounds(stretch, "ending")
-    if stretch.from_offsets:
+    since, until = _own(stretch.from_offsets, source), _own(stretch.until_offsets, source)
+    options = _options(kafka, source)
+    options |= _bound("starting", since, stretch.from_time_ms) | _bound("ending", until, stretch.until_time_ms)
+    if stretch.from_offsets or stretch.until_offsets:
+        named = since or until
+        if not named:
+            return empty_batch(spark)
         options = {name: value for name, value in options.items() if not name.startswith("subscribe")}
-        options["assign"] = json.dumps({topic: list(found) for topic, found in stretch.from_offsets.items()})
-    return _columns(spark.read.format("kafka").options(**options).load())
+        options["assign"] = json.dumps({topic: list(offsets) for topic, offsets in named.items()})
+    return spark.read.format("kafka").options(**options).load().select(*RAW_COLUMNS)
 
 
 def empty_stream(spark: SparkSession) -> DataFrame:
@@ -76,18 +82,15 @@ def _options(kafka: Kafka, source: Source) -> dict[str, str]:
     return {**options, **source.options}
 
 
-def _bounds(stretch: Stretch, side: str) -> dict[str, str]:
-    is_start = side == "starting"
-    offsets = stretch.from_offsets if is_start else stretch.until_offsets
-    time_ms = stretch.from_time_ms if is_start else stretch.until_time_ms
+def _own(offsets: Offsets, source: Source) -> Offsets:
+    return {topic: found for topic, found in offsets.items() if reads(source, topic)}
+
+
+def _bound(side: str, offsets: Offsets, time_ms: int | None) -> dict[str, str]:
     if offsets:
         return {f"{side}Offsets": json.dumps(offsets)}
     if time_ms is None:
         return {}
     # No record at or after that time yet: then there is nothing to read before the next one arrives.
-    latest = {"startingOffsetsByTimestampStrategy": "latest"} if is_start else {}
+    latest = {"startingOffsetsByTimestampStrategy": "latest"} if side == "starting" else {}
     return {f"{side}Timestamp": str(time_ms), **latest}
-
-
-def _columns(frame: DataFrame) -> DataFrame:
-    return frame.select(*RAW_COLUMNS)

@@ -8,7 +8,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from highwater_spark.definition.model import Pipeline, TableSink, TopicSink
+from highwater_spark.definition.model import Pipeline, Source, TableSink, TopicSink
 from highwater_spark.flow.delivery import Batch, TopicDelivery
 from highwater_spark.flow.outputs import dead_letters_of, records_of
 from highwater_spark.flow.parse import bad, checked, good
@@ -17,7 +17,21 @@ from highwater_spark.flow.views import build_views
 from highwater_spark.run.tally import Tally
 from highwater_spark.table.writer import TableWriter
 
-SOURCE: Final = "_source"  # which source a record of the shared query comes from
+_SOURCE: Final = "_source"  # which source a record of the shared query comes from
+
+
+def mixed_records(pipeline: Pipeline, raw: Mapping[str, DataFrame]) -> DataFrame:
+    """Return the checked records of all sources in one frame, each source's columns in a struct of its own."""
+    parts = [
+        checked(raw[source.name], source).select(F.lit(source.name).alias(_SOURCE), F.struct("*").alias(source.name))
+        for source in pipeline.sources
+    ]
+    return reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
+
+
+def of_source(mixed: DataFrame, source: Source) -> DataFrame:
+    """Return the checked records of one source."""
+    return mixed.where(F.col(_SOURCE) == source.name).select(f"{source.name}.*")
 
 
 class BatchWriter:
@@ -48,36 +62,24 @@ class BatchWriter:
             raise
 
     def write(self, rows: DataFrame, batch: Batch) -> None:
-        """Write the rows of a view, or for the shared query the records of all sources."""
-        if self._plan.view is None:
-            self._write_records(rows, batch)
-        else:
-            self._write_view(rows, batch)
-
-    def _write_records(self, raw: DataFrame, batch: Batch) -> None:
-        rows = {
-            source.name: checked(raw.where(F.col(SOURCE) == source.name), source).persist(StorageLevel.MEMORY_AND_DISK)
-            for source in self._pipeline.sources
-        }
-        try:
-            usable = {source.name: good(rows[source.name], source) for source in self._pipeline.sources}
-            views = build_views(self._pipeline, usable, self._plan.transforms)
-            unusable = [
-                dead_letters_of(bad(rows[source.name]), source, self._pipeline) for source in self._pipeline.sources
-            ]
-            self._write_sinks(views, unusable, batch)
-        finally:
-            for frame in rows.values():
-                frame.unpersist()
-
-    def _write_view(self, rows: DataFrame, batch: Batch) -> None:
-        assert self._plan.view is not None, "only the shared query has no view"
-        # Each sink would otherwise run the aggregation, and change its state, once more.
+        """Write the rows of a view, or for the shared query the checked records of all sources."""
+        # Each sink would otherwise read the records, or change an aggregation's state, once more.
         rows.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            self._write_sinks({self._plan.view: rows}, [], batch)
+            if self._plan.view is None:
+                self._write_records(rows, batch)
+            else:
+                self._write_sinks({self._plan.view: rows}, [], batch)
         finally:
             rows.unpersist()
+
+    def _write_records(self, mixed: DataFrame, batch: Batch) -> None:
+        sources = self._pipeline.sources
+        rows = {source.name: of_source(mixed, source) for source in sources}
+        usable = {source.name: good(rows[source.name], source) for source in sources}
+        views = build_views(self._pipeline, usable, self._plan.transforms)
+        unusable = [dead_letters_of(bad(rows[source.name]), source, self._pipeline) for source in sources]
+        self._write_sinks(views, unusable, batch)
 
     def _write_sinks(self, views: Mapping[str, DataFrame], unusable: Sequence[DataFrame], batch: Batch) -> None:
         topics = [sink for sink in self._plan.sinks if isinstance(sink, TopicSink)]

@@ -20,7 +20,7 @@ from highwater_spark.errors import RunFailed
 from highwater_spark.flow.outputs import dead_letters_of, records_of
 from highwater_spark.flow.parse import ERROR, STAGE, checked, good
 from highwater_spark.flow.plan import QueryPlan
-from highwater_spark.flow.sources import Stretch, batch_of, empty_batch, reads
+from highwater_spark.flow.sources import Stretch, batch_of
 from highwater_spark.flow.views import build_views
 from highwater_spark.run.failures import one_line
 from highwater_spark.run.offsets import Ranges
@@ -64,11 +64,8 @@ class Search:
         since: dict[str, dict[int, int]] = {}
         until: dict[str, dict[int, int]] = {}
         for (topic, partition), (start, end) in ranges.items():
-            if reads(source, topic):
-                since.setdefault(topic, {})[partition] = start
-                until.setdefault(topic, {})[partition] = end
-        if not since:
-            return empty_batch(spark)
+            since.setdefault(topic, {})[partition] = start
+            until.setdefault(topic, {})[partition] = end
         stretch = Stretch(from_offsets=since, until_offsets=until)
         return batch_of(spark, self._pipeline.kafka, source, stretch).persist(StorageLevel.MEMORY_AND_DISK)
 

@@ -2,18 +2,16 @@
 
 import time
 from collections.abc import Mapping
-from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from highwater_spark.definition.model import Pipeline
 from highwater_spark.flow.parse import checked, good
 from highwater_spark.flow.plan import QueryPlan
 from highwater_spark.flow.sources import Stretch, stream_of
 from highwater_spark.flow.views import build_views
-from highwater_spark.run.batches import SOURCE, BatchWriter
+from highwater_spark.run.batches import BatchWriter, mixed_records
 from highwater_spark.run.progress import QueryProgress
 from highwater_spark.run.quarantine import without
 
@@ -74,7 +72,7 @@ class RunningQuery:
         self._query.stop()
 
 
-def streams_of(
+def stream_of_query(
     spark: SparkSession, pipeline: Pipeline, plan: QueryPlan, quarantine: list[list[Any]], start: Stretch | None
 ) -> DataFrame:
     """Return the streaming frame of a query: the records of all sources, or a view with a memory."""
@@ -82,11 +80,6 @@ def streams_of(
         source.name: without(stream_of(spark, pipeline.kafka, source, start), quarantine) for source in pipeline.sources
     }
     if plan.view is None:
-        return tagged(raw)
+        return mixed_records(pipeline, raw)
     usable = {source.name: good(checked(raw[source.name], source), source) for source in pipeline.sources}
     return build_views(pipeline, usable)[plan.view]
-
-
-def tagged(raw: Mapping[str, DataFrame]) -> DataFrame:
-    """Return the records of all sources in one frame, each with the name of its source."""
-    return reduce(DataFrame.unionByName, (frame.withColumn(SOURCE, F.lit(name)) for name, frame in raw.items()))

@@ -25,7 +25,7 @@ from highwater_spark.run.failures import Failure, Kind, failure_of
 from highwater_spark.run.offsets import planned_batch
 from highwater_spark.run.progress import Display, Silent, Snapshot
 from highwater_spark.run.quarantine import MAX_REMEMBERED, Search
-from highwater_spark.run.queries import RunningQuery, streams_of
+from highwater_spark.run.queries import RunningQuery, stream_of_query
 from highwater_spark.run.state import StateStore
 from highwater_spark.run.tally import Tally
 from highwater_spark.table.writer import TableWriter
@@ -105,7 +105,9 @@ class Runner:
         self._queries.append(query)
 
     def _start(self, query: RunningQuery) -> None:
-        stream = streams_of(self._spark, self._pipeline, query.plan, self._store.state.quarantine, self._options.start)
+        stream = stream_of_query(
+            self._spark, self._pipeline, query.plan, self._store.state.quarantine, self._options.start
+        )
         query.start(stream, f"{self._pipeline.name}: {query.plan.name}", self._trigger())
 
     def _trigger(self) -> dict[str, Any]:
