@@ -14,7 +14,7 @@ from highwater.config.settings import compaction, groups, log, network, node, re
 _ONE_BROKER: Final = "this release runs one broker, with one replica of each partition"
 _NO_COMPACTION: Final = "topics are not compacted yet"
 _AS_THEY_CAME: Final = "batches are kept as they came, for now"
-_CLASSIC_ONLY: Final = "groups follow the classic protocol, for now"
+_NO_GROUP_CONFIGS: Final = "groups have no settings of their own"
 _NO_TRANSACTIONS: Final = "transactions are not served yet"
 _PLAINTEXT_ONLY: Final = "connections are neither encrypted nor authenticated yet"
 _EVERYTHING_ALLOWED: Final = "everybody may do everything, for now"
@@ -55,11 +55,11 @@ NOT_YET: Final[Mapping[Setting[Any], str]] = MappingProxyType(
         replication.FOLLOWER_REPLICATION_THROTTLED_RATE: _ONE_BROKER,
         replication.LEADER_REPLICATION_THROTTLED_REPLICAS: _ONE_BROKER,
         replication.FOLLOWER_REPLICATION_THROTTLED_REPLICAS: _ONE_BROKER,
-        groups.GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS: _CLASSIC_ONLY,
-        groups.GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS: _CLASSIC_ONLY,
-        groups.GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS: _CLASSIC_ONLY,
-        groups.GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS: _CLASSIC_ONLY,
-        groups.GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS: _CLASSIC_ONLY,
+        groups.GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS: _NO_GROUP_CONFIGS,
+        groups.GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS: _NO_GROUP_CONFIGS,
+        groups.GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS: _NO_GROUP_CONFIGS,
+        groups.GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS: _NO_GROUP_CONFIGS,
+        groups.GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS: "patterns are matched anew when topics come or go",
         transactions.TRANSACTION_MAX_TIMEOUT_MS: _NO_TRANSACTIONS,
         transactions.TRANSACTIONAL_ID_EXPIRATION_MS: _NO_TRANSACTIONS,
         transactions.TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE: _NO_TRANSACTIONS,
