@@ -7,14 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from highwater.groups import membership
+from highwater.groups.changes import Changes
 from highwater.groups.classic import heartbeat, join, leave, sync, timeouts
 from highwater.groups.classic.group import ClassicGroup
 from highwater.groups.classic.outcome import Outcome
 from highwater.groups.classic.snapshot import restore, snapshot
+from highwater.groups.consumer.group import ConsumerGroup
+from highwater.groups.consumer.heartbeat import Reporter
 from highwater.groups.consumer.topics import TopicInfo
 from highwater.groups.settings import GroupSettings
+from highwater.groups.shard import GroupShard
 from highwater.model.errors import ErrorCode
 from highwater.model.ids import TopicId
+from highwater.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from highwater.protocol.messages.group_metadata_records import GroupMetadataValue
 from highwater.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from highwater.protocol.messages.leave_group import MemberIdentity
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from highwater.groups.causes import CauseKind
+    from highwater.groups.records import GroupRecord
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
@@ -236,3 +243,149 @@ def no_topics() -> FakeTopics:
 def new_stage() -> Callable[[], Stage]:
     """Make stages: for tests that need one for every example."""
     return Stage
+
+
+class ConsumerStage:
+    """A consumer group on a real shard: members by name, time by hand, every record kept."""
+
+    def __init__(self) -> None:
+        self.topics = FakeTopics()
+        self.settings = GroupSettings()
+        self.now_ms = 1_000_000
+        self.shard = GroupShard(self.settings, self.topics)
+        self.log: list[GroupRecord] = []
+        self.causes: list[CauseKind] = []
+        self.epochs: dict[str, int] = {}
+        self.owned: dict[str, dict[str, frozenset[int]]] = {}
+        """What each member has, by topic name: at once what it is told to, until it acts on it what it is not."""
+        self.told: dict[str, dict[str, frozenset[int]]] = {}
+
+    def set(self, **settings: Any) -> None:
+        self.settings = self.shard.settings = replace(self.settings, **settings)
+
+    @property
+    def group(self) -> ConsumerGroup:
+        group = self.shard.groups["tea"]
+        assert isinstance(group, ConsumerGroup), group
+        return group
+
+    # What members do
+
+    def report(self, name: str, *, epoch: int | None = None, version: int = 1, **fields: Any) -> Any:
+        """Send one heartbeat as it is told, and return the answer."""
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="tea", member_id=name, member_epoch=self.epochs.get(name, 0) if epoch is None else epoch, **fields
+        )
+        reporter = Reporter(request, version, f"client-{name}", "/127.0.0.1", "fresh-id")
+        changes = Changes(self.shard, now_ms=self.now_ms, wall_ms=self.now_ms)
+        outcome = Outcome()
+        try:
+            return membership.report(self.shard, reporter, changes, outcome)
+        finally:
+            self._take(changes)
+
+    def join(
+        self, name: str, *topics: str, regex: str | None = None, rebalance_ms: int = 60_000, **fields: Any
+    ) -> None:
+        """Join, owning nothing."""
+        self.owned[name] = {}
+        self.told[name] = {}
+        answer = self.report(
+            name,
+            epoch=0,
+            rebalance_timeout_ms=rebalance_ms,
+            subscribed_topic_names=list(topics) if topics or regex is None else None,
+            subscribed_topic_regex=regex,
+            topic_partitions=[],
+            **fields,
+        )
+        self._learn(name, answer)
+
+    def beat(self, *names: str) -> None:
+        """Let members give up what they were told to, report what they have, and take what they are told."""
+        for name in names:
+            self.owned[name] = self.told[name]
+            self.hear(name)
+
+    def hear(self, name: str, **fields: Any) -> None:
+        """Let a member report what it has and hear what it should have."""
+        self._learn(name, self.report(name, topic_partitions=self._as_messages(name), **fields))
+
+    def leave(self, name: str, *, epoch: int = -1, instance: str | None = None) -> None:
+        self.report(name, epoch=epoch, instance_id=instance)
+        for known in (self.owned, self.told, self.epochs):
+            known.pop(name, None)
+
+    def settle(self, *names: str) -> None:
+        """Let members report until there is nothing new for anybody."""
+        for _ in range(20):
+            before = len(self.log)
+            self.beat(*names)
+            if len(self.log) == before:
+                return
+        raise AssertionError("the group does not come to rest")
+
+    def shares(self) -> dict[str, int]:
+        """Return how many partitions each member believes to have."""
+        return {name: sum(len(partitions) for partitions in owned.values()) for name, owned in self.owned.items()}
+
+    # What time and crashes do
+
+    def wait(self, delay_ms: int) -> None:
+        until_ms = self.now_ms + delay_ms
+        while (group := self.shard.groups.get("tea")) is not None and group.wake_at_ms <= until_ms:
+            self.now_ms = max(self.now_ms, group.wake_at_ms)
+            changes = Changes(self.shard, now_ms=self.now_ms, wall_ms=self.now_ms)
+            membership.tick(self.shard, "tea", changes, Outcome())
+            self._take(changes)
+        self.now_ms = until_ms
+
+    def replayed(self) -> GroupShard:
+        """Return the shard that the log alone makes."""
+        shard = GroupShard(self.settings, self.topics)
+        for record in self.log:
+            shard.apply(record, now_ms=self.now_ms)
+        return shard
+
+    def crash(self) -> None:
+        self.shard = self.replayed()
+        if "tea" in self.shard.groups:
+            changes = Changes(self.shard, now_ms=self.now_ms, wall_ms=self.now_ms)
+            membership.take_over(self.shard, "tea", changes, Outcome())
+            self._take(changes)
+
+    def _take(self, changes: Changes) -> None:
+        self.log.extend(changes.records)
+        self.causes.extend(cause.kind for cause in changes.causes)
+
+    def _learn(self, name: str, answer: Any) -> None:
+        self.epochs[name] = answer.member_epoch
+        if answer.assignment is not None:
+            self.told[name] = {
+                self.topics.name_of(TopicId(entry.topic_id)) or "?": frozenset(entry.partitions)
+                for entry in answer.assignment.topic_partitions
+            }
+            for topic, partitions in self.told[name].items():
+                self.owned[name] = {
+                    **self.owned[name],
+                    topic: self.owned[name].get(topic, frozenset()) | partitions,
+                }
+
+    def _as_messages(self, name: str) -> list[TopicPartitions]:
+        return [
+            TopicPartitions(topic_id=topic_id(topic), partitions=sorted(partitions))
+            for topic, partitions in self.owned.get(name, {}).items()
+        ]
+
+
+@pytest.fixture
+def consumers() -> ConsumerStage:
+    stage = ConsumerStage()
+    stage.topics.put("leaves", 6)
+    return stage
+
+
+@pytest.fixture(scope="session")
+def new_consumer_stage() -> Callable[[], ConsumerStage]:
+    """Make stages: for tests that need one for every example."""
+    return ConsumerStage
