@@ -282,7 +282,7 @@ class ConsumerStage:
         try:
             return membership.report(self.shard, reporter, changes, outcome)
         finally:
-            self._take(changes)
+            self.take(changes, outcome)
 
     def join(
         self, name: str, *topics: str, regex: str | None = None, rebalance_ms: int = 60_000, **fields: Any
@@ -336,8 +336,9 @@ class ConsumerStage:
         while (group := self.shard.groups.get("tea")) is not None and group.wake_at_ms <= until_ms:
             self.now_ms = max(self.now_ms, group.wake_at_ms)
             changes = Changes(self.shard, now_ms=self.now_ms, wall_ms=self.now_ms)
-            membership.tick(self.shard, "tea", changes, Outcome())
-            self._take(changes)
+            outcome = Outcome()
+            membership.tick(self.shard, "tea", changes, outcome)
+            self.take(changes, outcome)
         self.now_ms = until_ms
 
     def replayed(self) -> GroupShard:
@@ -351,12 +352,17 @@ class ConsumerStage:
         self.shard = self.replayed()
         if "tea" in self.shard.groups:
             changes = Changes(self.shard, now_ms=self.now_ms, wall_ms=self.now_ms)
-            membership.take_over(self.shard, "tea", changes, Outcome())
-            self._take(changes)
+            outcome = Outcome()
+            membership.take_over(self.shard, "tea", changes, outcome)
+            self.take(changes, outcome)
 
-    def _take(self, changes: Changes) -> None:
+    def take(self, changes: Changes, outcome: Outcome) -> None:
+        """Write down what was decided, as the driver does."""
         self.log.extend(changes.records)
-        self.causes.extend(cause.kind for cause in changes.causes)
+        self.causes.extend(cause.kind for cause in (*changes.causes, *outcome.causes))
+        group = self.shard.groups.get("tea")
+        if outcome.must_store and isinstance(group, ClassicGroup):
+            self.log.append(snapshot(group, wall_ms=self.now_ms))
 
     def _learn(self, name: str, answer: Any) -> None:
         self.epochs[name] = answer.member_epoch
