@@ -35,8 +35,8 @@ def _options(
 ) -> None: ...
 
 
-for room in (serve, topic, produce, consume, offsets, config, records, group, perf, dump, pipeline, demo):
-    room.register(app)
+for module in (serve, topic, produce, consume, offsets, config, records, group, perf, dump, pipeline, demo):
+    module.register(app)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -63,7 +63,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _report(error: typer.TyperException) -> int:
     where = getattr(getattr(error, "ctx", None), "command_path", "highwater")
-    if type(error).__name__ == "NoArgsIsHelpError":  # typer shows the help as a side effect of making this error
+    if not error.format_message():  # a command without its arguments: typer has shown the help instead
         return error.exit_code
     advice = f" (see `{where} --help`)" if error.exit_code == 2 else ""
     print(f"{where}: {error.format_message().rstrip('.')}{advice}", file=sys.stderr)

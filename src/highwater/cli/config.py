@@ -13,6 +13,8 @@ from highwater.cli.options import AsJson, ClusterOption, Settings, key_values
 from highwater.cli.output import say, show_json, show_table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from confluent_kafka.admin import ConfigEntry, ConfigResource
 
 configs = typer.Typer(no_args_is_help=True, help="Show and change the settings of topics and brokers.")
@@ -45,7 +47,7 @@ def describe(
 ) -> None:
     """Show the settings of a topic or a broker, and where each value comes from."""
     _require_known(cluster, kind, name)
-    entries = sorted(_entries(cluster, kind, name).values(), key=lambda entry: entry.name)
+    entries = sorted(_entries(cluster, kind, [name])[name].values(), key=lambda entry: entry.name)
     shown = [entry for entry in entries if everything or not _is_default(entry)]
     if as_json:
         show_json([_as_document(entry) for entry in shown])
@@ -73,16 +75,20 @@ def alter(
     _require_known(cluster, kind, name)
     change_settings(cluster, kind, name, key_values(settings, option="--set"), unset or [], dry_run=dry_run)
     if as_json:
-        show_json({"kind": kind.value, "name": name, "settings": settings_of(cluster, kind, name), "dry_run": dry_run})
+        show_json(
+            {"kind": kind.value, "name": name, "settings": settings_of(cluster, kind, [name])[name], "dry_run": dry_run}
+        )
     else:
         say(f"{kind.value} {name}: the change is valid" if dry_run else f"altered {kind.value} {name}")
 
 
-def settings_of(cluster: Cluster, kind: str, name: str) -> dict[str, str]:
-    """Return the settings that were made for this very topic or broker."""
+def settings_of(cluster: Cluster, kind: str, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the settings that were made for these very topics or brokers, by their name."""
     own = "dynamic topic config" if kind == Kind.TOPIC else "dynamic broker config"
-    entries = _entries(cluster, Kind(kind), name)
-    return {entry.name: _value(entry) for entry in entries.values() if _source(entry) == own}
+    return {
+        name: {entry.name: _value(entry) for entry in entries.values() if _source(entry) == own}
+        for name, entries in _entries(cluster, Kind(kind), names).items()
+    }
 
 
 def change_settings(
@@ -109,10 +115,10 @@ def _resource(kind: Kind, name: str, changes: list[ConfigEntry] | None = None) -
     return ConfigResource(restype, name, incremental_configs=changes)
 
 
-def _entries(cluster: Cluster, kind: Kind, name: str) -> dict[str, ConfigEntry]:
-    futures = cluster.admin.describe_configs([_resource(kind, name)], request_timeout=REQUEST_TIMEOUT_SECONDS)
-    found: dict[str, ConfigEntry] = next(iter(answers(futures).values()))
-    return found
+def _entries(cluster: Cluster, kind: Kind, names: Sequence[str]) -> dict[str, dict[str, ConfigEntry]]:
+    resources = [_resource(kind, name) for name in names]
+    found = answers(cluster.admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_SECONDS))
+    return {resource.name: entries for resource, entries in found.items()}
 
 
 def _require_known(cluster: Cluster, kind: Kind, name: str) -> None:

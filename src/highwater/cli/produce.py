@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from confluent_kafka import KafkaError, Message, Producer
 
+    from highwater.cli.cluster import Cluster
+
 DELIVERY_TIMEOUT_MS: Final = 30_000
 
 
@@ -198,7 +200,7 @@ def _send(producer: Producer, topic: str, record: Outgoing, partition: int | Non
             return
 
 
-def _create_if_missing(cluster: Any, topic: str) -> None:
+def _create_if_missing(cluster: Cluster, topic: str) -> None:
     from highwater.cli.topic import create
 
     create([topic], cluster=cluster, if_missing=True)

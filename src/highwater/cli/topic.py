@@ -13,7 +13,7 @@ from highwater.cli.options import AsJson, ClusterOption, Settings, Yes, key_valu
 from highwater.cli.output import confirm, console, counted, say, show_json, show_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from concurrent.futures import Future
 
     from confluent_kafka import Node, TopicPartitionInfo
@@ -103,22 +103,18 @@ def describe(
     as_json: AsJson = False,
 ) -> None:
     """Describe topics: leaders, replicas, in-sync replicas and the settings that differ from the defaults."""
-    descriptions = [_as_document(cluster, one) for one in _descriptions(cluster, names)]
-    for one in descriptions:
-        one["partitions"] = [
-            partition
-            for partition in one["partitions"]
-            if (not under_replicated or len(partition["isr"]) < len(partition["replicas"]))
-            and (not unavailable or partition["leader"] is None)
-        ]
+    found = _descriptions(cluster, names)
+    settings = settings_of(cluster, "topic", [topic.name for topic in found]) if found else {}
+    documents = [_as_document(topic, settings[topic.name]) for topic in found]
     if under_replicated or unavailable:
-        descriptions = [one for one in descriptions if one["partitions"]]
+        documents = list(_in_trouble(documents, under_replicated=under_replicated, unavailable=unavailable))
     if as_json:
-        show_json(descriptions)
-    elif not descriptions:
+        show_json(documents)
+        return
+    if not documents:
         say("no such partitions" if under_replicated or unavailable else "no topics yet")
-    for one in [] if as_json else descriptions:
-        _show_description(one)
+    for document in documents:
+        _show_description(document)
 
 
 @topics.command()
@@ -149,7 +145,11 @@ def alter(
         answers(cluster.admin.create_partitions([NewPartitions(name, partitions)]))
     if as_json:
         show_json(
-            {"topic": name, "partitions": max(partitions or 0, now), "settings": settings_of(cluster, "topic", name)}
+            {
+                "topic": name,
+                "partitions": max(partitions or 0, now),
+                "settings": settings_of(cluster, "topic", [name])[name],
+            }
         )
     else:
         say(f"altered {name}")
@@ -206,12 +206,27 @@ def _descriptions(cluster: Cluster, names: list[str] | None) -> list[TopicDescri
     return list(answers(futures).values())
 
 
-def _as_document(cluster: Cluster, topic: TopicDescription) -> dict[str, Any]:
+def _in_trouble(
+    topics: Iterable[dict[str, Any]], *, under_replicated: bool, unavailable: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield the topics that have partitions in the trouble that is asked for, with only those partitions."""
+    for topic in topics:
+        partitions = [
+            partition
+            for partition in topic["partitions"]
+            if (under_replicated and len(partition["isr"]) < len(partition["replicas"]))
+            or (unavailable and partition["leader"] is None)
+        ]
+        if partitions:
+            yield {**topic, "partitions": partitions}
+
+
+def _as_document(topic: TopicDescription, settings: dict[str, str]) -> dict[str, Any]:
     return {
         "topic": topic.name,
         "id": str(topic.topic_id).translate(URL_SAFE),
         "internal": topic.is_internal,
-        "settings": settings_of(cluster, "topic", topic.name),
+        "settings": settings,
         "partitions": [
             {
                 "partition": partition.id,
@@ -231,7 +246,7 @@ def _leader(partition: TopicPartitionInfo) -> int | None:
 
 def _show_description(topic: dict[str, Any]) -> None:
     out = console()
-    out.print(f"[bold]{topic['topic']}[/]  id {topic['id']}  {counted(len(topic['partitions']), 'partition')}")
+    out.print(f"[bold]{topic['topic']}[/]  id {topic['id']}")
     for name, value in topic["settings"].items():
         out.print(f"  {name} = {value}", markup=False)
     show_table(
