@@ -12,6 +12,7 @@ import pytest
 from highwater.broker.changes import Changes
 from highwater.broker.cluster import Cluster, join_alone
 from highwater.broker.config_admin import ConfigAdmin
+from highwater.broker.serve_alone import ServeAlone
 from highwater.broker.topic_admin import TopicAdmin
 from highwater.broker.topic_store import TopicStore
 from highwater.broker.topics import Topics
@@ -86,13 +87,13 @@ def start_admin(tmp_path: Path) -> StartAdmin:
         cluster = await join_alone(store, BrokerId(0), config.endpoints, rack=None, now_ms=5, random_bytes=random_bytes)
         topics, replicas, changes = Topics(), RememberedReplicas(), Changes()
         topic_store = TopicStore(store, config)
+        serving = ServeAlone(BrokerId(0), topics=topics, store=topic_store, replicas=replicas)
         topic_admin = TopicAdmin(
-            BrokerId(0),
             config,
             cluster=cluster,
             topics=topics,
             store=topic_store,
-            replicas=replicas,
+            serving=serving,
             changes=changes,
             random_bytes=random_bytes,
         )
@@ -106,7 +107,7 @@ def start_admin(tmp_path: Path) -> StartAdmin:
             changes=changes,
         )
         await config_admin.start()
-        await topic_admin.start()
+        await serving.start(cluster.controller_epoch)
         try:
             yield Admin(store, config, cluster, topics, replicas, topic_admin, config_admin, changes)
         finally:

@@ -13,7 +13,7 @@ from highwater.app.node_metrics import connect
 from highwater.broker.appends import Appends
 from highwater.broker.broker import Broker
 from highwater.broker.changes import Changes
-from highwater.broker.cluster import join_alone
+from highwater.broker.cluster import find_cluster, join_alone
 from highwater.broker.config_admin import ConfigAdmin
 from highwater.broker.fetch_sessions import FetchSessions
 from highwater.broker.group_coordinator import GroupCoordinator
@@ -22,6 +22,7 @@ from highwater.broker.log_syncer import LogSyncer
 from highwater.broker.partitions import Partitions
 from highwater.broker.producer_ids import ProducerIds
 from highwater.broker.replicas import Replicas
+from highwater.broker.serve_alone import ServeAlone
 from highwater.broker.topic_admin import TopicAdmin
 from highwater.broker.topic_store import TopicStore
 from highwater.broker.topics import OFFSETS_TOPIC, Topics
@@ -46,8 +47,11 @@ from highwater.storage.log_dir_owner import Owner
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
+    from highwater.app.member import Member
+    from highwater.broker.cluster import Cluster
     from highwater.config.broker_config import BrokerConfig
     from highwater.config.listeners import Endpoint
+    from highwater.coordination.port import Coordination
     from highwater.storage.flush import Flush
 
 events = EventLog("app")
@@ -76,7 +80,8 @@ class Node:
         self._log_dirs: list[LogDir] = []
         self._partitions = Partitions()
         self._changes = Changes()
-        self._store: EmbeddedCoordination | None = None
+        self._store: Coordination | None = None
+        self._member: Member | None = None
         self._upkeep: Upkeep | None = None
         self._groups: GroupCoordinator | None = None
         self._endpoints: tuple[Endpoint, ...] = ()
@@ -91,7 +96,7 @@ class Node:
         """Take the addresses, lock the data, load it, serve. Raises CannotStart with nothing changed on the disk."""
         self._endpoints = self._bind()
         self._log_dirs = self._lock_log_dirs()
-        self._store = self._open_store(self._owning_cluster())
+        self._store = await self._open_store(self._owning_cluster())
         try:
             broker = await self._build(self._store)
         except KafkaError as error:
@@ -103,9 +108,17 @@ class Node:
         connect(self._registry, broker)
         await self._start_metrics()
         self._server.start(broker)
+        if self._member is not None:
+            # The others speak to us as soon as we are a member, so that we join when we can answer.
+            try:
+                await self._member.join(broker.config_admin)
+            except KafkaError as error:
+                raise CannotStart(str(error)) from error
 
     async def stop(self) -> None:
         """Stop serving, then leave the data such that the next start can trust it."""
+        if self._member is not None:
+            await self._member.leave()
         self._server.stop()
         self._loop_lag.stop()
         await self._metrics_server.close()
@@ -177,27 +190,36 @@ class Node:
     def _folders(self) -> list[Path]:
         return [log_dir.path for log_dir in self._log_dirs]
 
-    def _open_store(self, owning_cluster: str | None) -> EmbeddedCoordination:
-        path = self._log_dirs[0].path / FILE_NAME
-        if owning_cluster is not None and not path.exists():
-            raise CannotStart(
-                f"the log dirs hold the data of cluster {owning_cluster}, but its metadata {path} is gone"
-            )
+    async def _open_store(self, owning_cluster: str | None) -> Coordination:
         try:
+            if self._config[node.ZOOKEEPER_CONNECT] is not None:
+                from highwater.app import member
+
+                return await member.connect(self._config)
+            path = self._log_dirs[0].path / FILE_NAME
+            if owning_cluster is not None and not path.exists():
+                raise CannotStart(
+                    f"the log dirs hold the data of cluster {owning_cluster}, but its metadata {path} is gone"
+                )
             return EmbeddedCoordination.open(path, self._executor)
         except StoreFailed as error:
             raise CannotStart(str(error)) from error
 
-    async def _build(self, store: EmbeddedCoordination) -> Broker:
-        loop, config, partitions, changes = self._loop, self._config, self._partitions, self._changes
-        cluster = await join_alone(
+    async def _find_cluster(self, store: Coordination) -> Cluster:
+        if self._config[node.ZOOKEEPER_CONNECT] is not None:
+            return await find_cluster(store, self.broker_id, secrets.token_bytes)
+        return await join_alone(
             store,
             self.broker_id,
             self._endpoints,
-            rack=config[node.BROKER_RACK],
+            rack=self._config[node.BROKER_RACK],
             now_ms=_now_ms(),
             random_bytes=secrets.token_bytes,
         )
+
+    async def _build(self, store: Coordination) -> Broker:
+        loop, config, partitions, changes = self._loop, self._config, self._partitions, self._changes
+        cluster = await self._find_cluster(store)
         log_dir_owner.claim(self._files, self._folders, Owner(self.broker_id, cluster.id))
         appends = Appends(loop)
         syncer = LogSyncer(loop, self._executor)
@@ -212,7 +234,23 @@ class Node:
             syncer=syncer,
             now_ms=_now_ms,
         )
-        topics, topic_store = Topics(), TopicStore(store, config)
+        topics = Topics()
+        if config[node.ZOOKEEPER_CONNECT] is not None:
+            from highwater.app.member import Member
+
+            self._member = Member(
+                self.broker_id,
+                config,
+                self._endpoints,
+                store=store,
+                cluster=cluster,
+                topics=topics,
+                replicas=replicas,
+                now_ms=_now_ms,
+            )
+        member = self._member
+        topic_store = TopicStore(store, config) if member is None else TopicStore(store, config, member.driver.fence)
+        alone = ServeAlone(self.broker_id, topics=topics, store=topic_store, replicas=replicas)
         config_admin = ConfigAdmin(
             self.broker_id,
             config,
@@ -221,14 +259,14 @@ class Node:
             topic_store=topic_store,
             replicas=replicas,
             changes=changes,
+            announce=None if member is None else member.announce,
         )
         topic_admin = TopicAdmin(
-            self.broker_id,
             config,
             cluster=cluster,
             topics=topics,
             store=topic_store,
-            replicas=replicas,
+            serving=alone if member is None else member.serving,
             changes=changes,
             random_bytes=secrets.token_bytes,
         )
@@ -244,8 +282,9 @@ class Node:
         )
         groups.watch(self._registry)
         partitions.tell(OFFSETS_TOPIC, groups)
-        await config_admin.start()
-        await topic_admin.start()
+        if member is None:
+            await config_admin.start()
+            await alone.start(cluster.controller_epoch)
         self._upkeep = Upkeep(
             loop, self._executor, config, partitions=partitions, replicas=replicas, appends=appends, now_ms=_now_ms
         )
@@ -273,6 +312,8 @@ class Node:
             ),
             groups=groups,
             fetch_max_bytes=config[network.FETCH_MAX_BYTES],
+            roles=None if member is None else member.roles,
+            controller=None if member is None else member.driver,
         )
 
 

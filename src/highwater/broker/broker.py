@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from highwater.broker.appends import Appends
     from highwater.broker.cluster import Cluster
     from highwater.broker.config_admin import ConfigAdmin
+    from highwater.broker.controller_driver import ControllerDriver
     from highwater.broker.fetch_sessions import FetchSessions
     from highwater.broker.group_coordinator import GroupCoordinator
     from highwater.broker.partitions import Partitions
     from highwater.broker.producer_ids import ProducerIds
     from highwater.broker.replicas import Replicas
+    from highwater.broker.roles import Roles
     from highwater.broker.topic_admin import TopicAdmin
     from highwater.broker.topics import Topics
     from highwater.config.broker_config import BrokerConfig
@@ -48,3 +50,7 @@ class Broker:
     fetch_sessions: FetchSessions
     groups: GroupCoordinator
     fetch_max_bytes: int
+    roles: Roles | None
+    """What the controller told us; None in a cluster of one."""
+    controller: ControllerDriver | None
+    """The office of the controller, ours or not; None in a cluster of one."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from highwater.coordination import paths, records
 from highwater.coordination.port import Create, NodeExists, NoNode, ensure
 from highwater.coordination.records import BrokerRecord, ListenerAddress
-from highwater.model.ids import BrokerId, topic_id_text
+from highwater.model.ids import NO_BROKER, BrokerId, topic_id_text
 from highwater.model.unique_ids import new_id
 
 if TYPE_CHECKING:
@@ -31,12 +31,19 @@ class LiveBroker:
 class Cluster:
     """What this broker knows of the others, and of itself as the others see it."""
 
-    __slots__ = ("brokers", "controller_epoch", "controller_id", "id")
+    __slots__ = ("brokers", "controller_epoch", "controller_id", "id", "me")
 
     def __init__(
-        self, cluster_id: str, *, controller_id: BrokerId, controller_epoch: int, brokers: Sequence[LiveBroker]
+        self,
+        cluster_id: str,
+        *,
+        me: BrokerId,
+        controller_id: BrokerId,
+        controller_epoch: int,
+        brokers: Sequence[LiveBroker],
     ) -> None:
         self.id = cluster_id
+        self.me = me
         self.controller_id = controller_id
         self.controller_epoch = controller_epoch
         self.brokers = {broker.id: broker for broker in brokers}
@@ -65,15 +72,8 @@ async def join_alone(
     """
     for root in paths.ROOTS:
         await ensure(store, root)
-    me = LiveBroker(
-        broker_id, rack, {end.name: ListenerAddress(end.advertised.host, end.advertised.port) for end in endpoints}
-    )
-    record = BrokerRecord(
-        listeners=me.listeners,
-        security_protocols={endpoint.name: endpoint.security_protocol for endpoint in endpoints},
-        rack=rack,
-        started_ms=now_ms,
-    )
+    record = registration(endpoints, rack=rack, now_ms=now_ms)
+    me = LiveBroker(broker_id, rack, record.listeners)
     cluster_id = await _cluster_id(store, random_bytes)
     await store.multi(
         [
@@ -82,7 +82,25 @@ async def join_alone(
         ]
     )
     epoch = await _next_controller_epoch(store)
-    return Cluster(cluster_id, controller_id=broker_id, controller_epoch=epoch, brokers=[me])
+    return Cluster(cluster_id, me=broker_id, controller_id=broker_id, controller_epoch=epoch, brokers=[me])
+
+
+async def find_cluster(store: Coordination, broker_id: BrokerId, random_bytes: Callable[[int], bytes]) -> Cluster:
+    """Return what a broker knows of its cluster before it has been told anything: its id."""
+    for root in paths.ROOTS:
+        await ensure(store, root)
+    cluster_id = await _cluster_id(store, random_bytes)
+    return Cluster(cluster_id, me=broker_id, controller_id=NO_BROKER, controller_epoch=0, brokers=[])
+
+
+def registration(endpoints: Sequence[Endpoint], *, rack: str | None, now_ms: int) -> BrokerRecord:
+    """Return how a broker says where it is reached."""
+    return BrokerRecord(
+        listeners={end.name: ListenerAddress(end.advertised.host, end.advertised.port) for end in endpoints},
+        security_protocols={endpoint.name: endpoint.security_protocol for endpoint in endpoints},
+        rack=rack,
+        started_ms=now_ms,
+    )
 
 
 async def _cluster_id(store: Coordination, random_bytes: Callable[[int], bytes]) -> str:

@@ -18,10 +18,10 @@ from highwater.model.ids import BrokerId, TopicPartition
 from highwater.model.log_events import EventLog
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from highwater.broker.changes import Changes
-    from highwater.broker.topic_admin import LocalReplicas
+    from highwater.broker.serve_alone import LocalReplicas
     from highwater.broker.topic_store import TopicStore
     from highwater.broker.topics import Topic, Topics
     from highwater.config.broker_config import BrokerConfig
@@ -49,7 +49,9 @@ class ConfigAdmin:
         topic_store: TopicStore,
         replicas: LocalReplicas,
         changes: Changes,
+        announce: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
+        """`announce` tells the other brokers, if there are any, whose configs were written, like `topics/orders`."""
         self._broker_id = broker_id
         self._config = config
         self._store = store
@@ -57,6 +59,7 @@ class ConfigAdmin:
         self._topic_store = topic_store
         self._replicas = replicas
         self._changes = changes
+        self._announce = announce
         self._dynamic: dict[str, dict[str, str]] = {EVERY_BROKER: {}, str(broker_id): {}}
         config.on_change(self._broker_settings_changed)
 
@@ -103,10 +106,26 @@ class ConfigAdmin:
         if validate_only or checked == topic.configs:
             return
         await self._topic_store.write_configs(topic, checked)
-        topic.configs = checked
-        topic.settings = TopicSettings.resolve(self._config, checked)
+        self._put_topic_in_force(topic, checked)
+        if self._announce is not None:
+            await self._announce(f"topics/{name}")
+
+    async def read_topic_again(self, name: str) -> TopicSettings | None:
+        """Put a topic's configs in force that another broker has written; return its settings if we know it."""
+        topic = self._topics.get(name)
+        if topic is None:
+            return None
+        (node,) = await self._store.read_many([paths.topic_config(name)])
+        configs = {} if node is None else records.decode_configs(paths.topic_config(name), node.data)
+        if configs != topic.configs:
+            self._put_topic_in_force(topic, configs)
+        return topic.settings
+
+    def _put_topic_in_force(self, topic: Topic, configs: dict[str, str]) -> None:
+        topic.configs = configs
+        topic.settings = TopicSettings.resolve(self._config, configs)
         self._reconfigure(topic)
-        events.info("topic_configured", topic=name, configs=checked)
+        events.info("topic_configured", topic=topic.name, configs=configs)
 
     async def _edit_topic(self, name: str, edits: Sequence[Edit], *, validate_only: bool) -> None:
         topic = self._topic(name)
@@ -125,6 +144,8 @@ class ConfigAdmin:
             await self._store.write(path, data)
         self._dynamic[name] = checked
         self._put_in_force()
+        if self._announce is not None:
+            await self._announce(path.removeprefix("/config/"))
         events.info("broker_configured", broker=name or "all", names=",".join(checked))
 
     async def _edit_broker(self, name: str, edits: Sequence[Edit], *, validate_only: bool) -> None:

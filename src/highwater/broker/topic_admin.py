@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from highwater.broker import topic_rules
 from highwater.broker.internal_topics import internal_topic
@@ -14,45 +13,43 @@ from highwater.config.topic_settings import check_topic_configs
 from highwater.controller.placement import place
 from highwater.coordination.records import TopicRecord
 from highwater.model.errors import ErrorCode, KafkaError
-from highwater.model.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from highwater.model.ids import BrokerId
 from highwater.model.log_events import EventLog
 from highwater.model.unique_ids import new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from highwater.broker.changes import Changes
     from highwater.broker.cluster import Cluster
     from highwater.broker.topic_store import TopicStore
-    from highwater.broker.topics import Topic, Topics
+    from highwater.broker.topics import PartitionState, Topic, Topics
     from highwater.config.broker_config import BrokerConfig
-    from highwater.config.topic_settings import TopicSettings
 
 events = EventLog("broker")
 
-_LOGS_AT_A_TIME: Final = 16
-"""Logs opened or dropped before others get a turn on the loop."""
 
+class Serving(Protocol):
+    """Who serves topics once they are written down: this broker alone, or the cluster by its controller."""
 
-class LocalReplicas(Protocol):
-    """The partitions on this broker's disks."""
+    @property
+    def may_decide(self) -> bool:
+        """Whether this broker decides about topics; in a cluster, only the controller does."""
 
-    def make(
-        self,
-        name: TopicPartition,
-        *,
-        topic_id: TopicId,
-        leader_epoch: LeaderEpoch,
-        replicas: tuple[BrokerId, ...],
-        settings: TopicSettings,
-    ) -> object:
-        """Serve a partition."""
+    def is_moving(self, name: str) -> bool:
+        """Return whether partitions of a topic are being moved to other brokers."""
 
-    def drop(self, name: TopicPartition) -> None:
-        """Serve a partition no longer, and delete its data."""
+    async def created(self, topic: Topic) -> None:
+        """Serve a topic that was written down."""
 
-    def reconfigure(self, name: TopicPartition, settings: TopicSettings) -> None:
-        """Let a partition follow its topic's new settings."""
+    async def grown(self, topic: Topic, added: list[PartitionState]) -> None:
+        """Serve further partitions of a topic."""
+
+    async def deleted(self, topic: Topic) -> None:
+        """Serve a topic no longer whose deletion was written down, delete its data, then forget it."""
+
+    async def create_elsewhere(self, wanted: NewTopic) -> Topic:
+        """Let the controller make a topic, and return it once this broker knows it."""
 
 
 class TopicAdmin:
@@ -60,34 +57,22 @@ class TopicAdmin:
 
     def __init__(
         self,
-        broker_id: BrokerId,
         config: BrokerConfig,
         *,
         cluster: Cluster,
         topics: Topics,
         store: TopicStore,
-        replicas: LocalReplicas,
+        serving: Serving,
         changes: Changes,
         random_bytes: Callable[[int], bytes],
     ) -> None:
-        self._broker_id = broker_id
         self._config = config
         self._cluster = cluster
         self._topics = topics
         self._store = store
-        self._replicas = replicas
+        self._serving = serving
         self._changes = changes
         self._random_bytes = random_bytes
-
-    async def start(self) -> None:
-        """Load every topic and serve its local partitions; then finish deletions that a restart interrupted."""
-        for topic in await self._store.load(self._cluster.controller_epoch):
-            self._topics.put(topic)
-            await self._serve(topic, range(len(topic.partitions)))
-        for name in sorted(await self._store.to_be_deleted()):
-            half_deleted = self._topics.get(name)
-            if half_deleted is not None:
-                await self._delete(half_deleted)
 
     async def create(self, wanted: NewTopic, *, validate_only: bool = False) -> Topic:
         """Make a topic and serve it, or say what it would be."""
@@ -108,11 +93,11 @@ class TopicAdmin:
         await self._changes.run(self._delete_named(name))
 
     async def _create(self, wanted: NewTopic, *, validate_only: bool) -> Topic:
+        self._check_controller()
         topic = self._plan(wanted)
         if not validate_only:
             await self._store.create(topic, self._cluster.controller_epoch)
-            self._topics.put(topic)
-            await self._serve(topic, range(len(topic.partitions)))
+            await self._serving.created(topic)
             events.info("topic_created", topic=topic.name, partitions=len(topic.partitions))
         return topic
 
@@ -121,34 +106,35 @@ class TopicAdmin:
         if there is not None:
             return there
         wanted = internal_topic(name, self._config) if name in INTERNAL_TOPICS else NewTopic(name)
+        if not self._serving.may_decide:
+            return await self._serving.create_elsewhere(wanted)
         return await self._create(wanted, validate_only=False)
 
     async def _grow(
         self, name: str, total: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool
     ) -> None:
+        self._check_controller()
         topic = self._named(name)
-        before = len(topic.partitions)
+        if self._serving.is_moving(name):
+            raise KafkaError(
+                f"partitions of {name} are being moved; add some when they have arrived",
+                code=ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            )
         added = self._plan_growth(topic, total, assignments)
         if validate_only:
             return
-        topic.partitions += await self._store.grow(topic, added, self._cluster.controller_epoch)
-        await self._serve(topic, range(before, total))
-        self._topics.changed(name)
+        states = await self._store.grow(topic, added, self._cluster.controller_epoch)
+        await self._serving.grown(topic, states)
         events.info("topic_grown", topic=name, partitions=total)
 
     async def _delete_named(self, name: str) -> None:
         if not self._config[node.DELETE_TOPIC_ENABLE]:
             raise KafkaError("delete.topic.enable is false", code=ErrorCode.TOPIC_DELETION_DISABLED)
-        await self._delete(self._named(name))
-
-    async def _delete(self, topic: Topic) -> None:
+        self._check_controller()
+        topic = self._named(name)
         await self._store.decide_deletion(topic)
-        self._topics.remove(topic)
-        for count, index in enumerate(self._local(topic, range(len(topic.partitions))), start=1):
-            self._replicas.drop(TopicPartition(topic.name, index))
-            await _give_way(count)
-        await self._store.finish_deletion(topic)
-        events.info("topic_deleted", topic=topic.name)
+        await self._serving.deleted(topic)
+        events.info("topic_deleted", topic=name)
 
     def _plan(self, wanted: NewTopic) -> Topic:
         """Return the topic that `wanted` describes, or refuse it; nothing is changed."""
@@ -227,20 +213,11 @@ class TopicAdmin:
             )
         return checked
 
-    async def _serve(self, topic: Topic, indexes: Iterable[int]) -> None:
-        for count, index in enumerate(self._local(topic, indexes), start=1):
-            partition = topic.partitions[index]
-            self._replicas.make(
-                TopicPartition(topic.name, index),
-                topic_id=topic.id,
-                leader_epoch=partition.leader_epoch,
-                replicas=partition.replicas,
-                settings=topic.settings,
+    def _check_controller(self) -> None:
+        if not self._serving.may_decide:
+            raise KafkaError(
+                f"broker {self._cluster.controller_id} is the controller: ask there", code=ErrorCode.NOT_CONTROLLER
             )
-            await _give_way(count)
-
-    def _local(self, topic: Topic, indexes: Iterable[int]) -> list[int]:
-        return [index for index in indexes if self._broker_id in topic.partitions[index].replicas]
 
     def _named(self, name: str) -> Topic:
         topic = self._topics.get(name)
@@ -250,8 +227,3 @@ class TopicAdmin:
 
     def _random_below(self, bound: int) -> int:
         return int.from_bytes(self._random_bytes(8), "big") % bound
-
-
-async def _give_way(count: int) -> None:
-    if count % _LOGS_AT_A_TIME == 0:
-        await asyncio.sleep(0)

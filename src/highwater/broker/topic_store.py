@@ -12,7 +12,7 @@ from highwater.coordination.records import BadRecord, PartitionStateRecord, Topi
 from highwater.model.ids import BrokerId, LeaderEpoch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from highwater.config.broker_config import BrokerConfig
     from highwater.coordination.port import Coordination, Operation
@@ -25,8 +25,10 @@ _OPERATIONS_AT_ONCE: Final = 1000
 class TopicStore:
     """Reads and writes the nodes of topics. What was half done when a broker died is completed by the next `load`."""
 
-    def __init__(self, store: Coordination, config: BrokerConfig) -> None:
+    def __init__(self, store: Coordination, config: BrokerConfig, fence: Callable[[], list[Operation]] = list) -> None:
+        """`fence` goes with every change of topics, so that it fails once another controller was elected."""
         self._store = store
+        self._fence = fence
         self._config = config
         self._known_brokers: dict[tuple[BrokerId, ...], tuple[BrokerId, ...]] = {}
 
@@ -58,6 +60,7 @@ class TopicStore:
         """Write a planned topic. NodeExists if there is one of this name."""
         await self._create_with_states(
             [
+                *self._fence(),
                 Create(paths.topic(topic.name), _record(topic, topic.partitions).encode()),
                 Create(paths.partitions(topic.name)),
                 Create(paths.topic_config(topic.name), records.encode_configs(topic.configs)),
@@ -71,7 +74,7 @@ class TopicStore:
         """Write further partitions of a topic, and return their states."""
         states = [self._first_state(replicas) for replicas in added]
         await self._create_with_states(
-            [Write(paths.topic(topic.name), _record(topic, [*topic.partitions, *states]).encode())],
+            [*self._fence(), Write(paths.topic(topic.name), _record(topic, [*topic.partitions, *states]).encode())],
             _state_creations(topic.name, enumerate(states, start=len(topic.partitions)), controller_epoch),
         )
         return states

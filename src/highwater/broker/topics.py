@@ -82,6 +82,10 @@ class Topics:
         """Call `on_change` with the name of every topic that came, grew or went."""
         self._watchers.append(on_change)
 
+    def stop_watching(self, on_change: Callable[[str], None]) -> None:
+        """Call `on_change` no longer."""
+        self._watchers.remove(on_change)
+
     def __iter__(self) -> Iterator[Topic]:
         """Go over all topics in the order of their names."""
         return iter([self._by_name[name] for name in sorted(self._by_name)])
@@ -117,7 +121,7 @@ class Topics:
 
     def changed(self, name: str) -> None:
         """Tell those who watch that a topic is not what it was."""
-        for on_change in self._watchers:
+        for on_change in list(self._watchers):
             on_change(name)
 
     def remove(self, topic: Topic) -> None:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from highwater.config.setting import Setting
-from highwater.config.settings import compaction, groups, log, network, node, replication, security, transactions
+from highwater.config.settings import compaction, groups, log, network, replication, security, transactions
 
 _ONE_BROKER: Final = "this release runs one broker, with one replica of each partition"
 _NO_COMPACTION: Final = "topics are not compacted yet"
@@ -22,9 +22,6 @@ _NO_QUOTAS: Final = "there are no quotas yet"
 
 NOT_YET: Final[Mapping[Setting[Any], str]] = MappingProxyType(
     {
-        node.ZOOKEEPER_SESSION_TIMEOUT_MS: _ONE_BROKER,
-        node.ZOOKEEPER_CONNECTION_TIMEOUT_MS: _ONE_BROKER,
-        node.CONTROLLED_SHUTDOWN_ENABLE: _ONE_BROKER,
         network.REQUEST_TIMEOUT_MS: _ONE_BROKER,
         log.LOG_PREALLOCATE: "segments grow as they are written",
         log.COMPRESSION_TYPE: _AS_THEY_CAME,
@@ -38,7 +35,6 @@ NOT_YET: Final[Mapping[Setting[Any], str]] = MappingProxyType(
         compaction.LOG_CLEANER_IO_BUFFER_SIZE: _NO_COMPACTION,
         compaction.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND: _NO_COMPACTION,
         replication.REPLICA_LAG_TIME_MAX_MS: _ONE_BROKER,
-        replication.UNCLEAN_LEADER_ELECTION_ENABLE: _ONE_BROKER,
         replication.NUM_REPLICA_FETCHERS: _ONE_BROKER,
         replication.REPLICA_FETCH_MIN_BYTES: _ONE_BROKER,
         replication.REPLICA_FETCH_WAIT_MAX_MS: _ONE_BROKER,
@@ -47,10 +43,6 @@ NOT_YET: Final[Mapping[Setting[Any], str]] = MappingProxyType(
         replication.REPLICA_FETCH_BACKOFF_MS: _ONE_BROKER,
         replication.REPLICA_SOCKET_TIMEOUT_MS: _ONE_BROKER,
         replication.REPLICA_SOCKET_RECEIVE_BUFFER_BYTES: _ONE_BROKER,
-        replication.CONTROLLER_SOCKET_TIMEOUT_MS: _ONE_BROKER,
-        replication.AUTO_LEADER_REBALANCE_ENABLE: _ONE_BROKER,
-        replication.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS: _ONE_BROKER,
-        replication.LEADER_IMBALANCE_PER_BROKER_PERCENTAGE: _ONE_BROKER,
         replication.LEADER_REPLICATION_THROTTLED_RATE: _ONE_BROKER,
         replication.FOLLOWER_REPLICATION_THROTTLED_RATE: _ONE_BROKER,
         replication.LEADER_REPLICATION_THROTTLED_REPLICAS: _ONE_BROKER,
@@ -95,7 +87,6 @@ NOT_YET: Final[Mapping[Setting[Any], str]] = MappingProxyType(
 
 REFUSED: Final[Mapping[Setting[Any], str]] = MappingProxyType(
     {
-        node.ZOOKEEPER_CONNECT: f"cannot be followed: {_ONE_BROKER}",
         security.AUTHORIZER_CLASS_NAME: f"cannot be followed: {_EVERYTHING_ALLOWED}",
     }
 )

@@ -12,6 +12,12 @@ TOPIC_CONFIGS: Final = "/config/topics"
 BROKER_CONFIGS: Final = "/config/brokers"
 ALL_BROKERS: Final = "<default>"
 """The entity under `/config/brokers` that speaks for every broker."""
+CONFIG_CHANGES: Final = "/config/changes"
+CONFIG_CHANGE: Final = f"{CONFIG_CHANGES}/config_change_"
+"""Followed by a number: an entity whose configs were written."""
+ISR_CHANGES: Final = "/isr_change_notification"
+ISR_CHANGE: Final = f"{ISR_CHANGES}/isr_change_"
+"""Followed by a number: partitions whose leader has changed who is in sync."""
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 
 ROOTS: Final = (
@@ -21,6 +27,8 @@ ROOTS: Final = (
     DELETED_TOPICS,
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
+    CONFIG_CHANGES,
+    ISR_CHANGES,
 )
 """What must be there before anything else can be."""
 

@@ -32,6 +32,7 @@ class CoordinationError(KafkaError):
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{self.says} {path}")
+        self.path = path
 
 
 class NoNode(CoordinationError):

@@ -1,13 +1,13 @@
 """What nodes hold, as JSON: Apache Kafka's own shapes, so that its tools and ours read each other's clusters."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from highwater.model.errors import ErrorCode, KafkaError
-from highwater.model.ids import BrokerId, TopicId, topic_id_from_text, topic_id_text
+from highwater.model.ids import BrokerId, TopicId, TopicPartition, topic_id_from_text, topic_id_text
 
 
 class BadRecord(KafkaError):
@@ -185,6 +185,29 @@ def decode_controller(path: str, data: bytes) -> BrokerId:
     """Read the data of `/controller`."""
     with _reading(path):
         return BrokerId(int(json.loads(data)["brokerid"]))
+
+
+def encode_isr_change(partitions: Iterable[TopicPartition]) -> bytes:
+    """Return the data of `/isr_change_notification/isr_change_<n>`."""
+    named = [{"topic": name.topic, "partition": name.partition} for name in partitions]
+    return _json({"version": 1, "partitions": named})
+
+
+def decode_isr_change(path: str, data: bytes) -> list[TopicPartition]:
+    """Read the data of `/isr_change_notification/isr_change_<n>`."""
+    with _reading(path):
+        return [TopicPartition(str(name["topic"]), int(name["partition"])) for name in json.loads(data)["partitions"]]
+
+
+def encode_config_change(entity_path: str) -> bytes:
+    """Return the data of `/config/changes/config_change_<n>`; the entity is like `topics/orders`."""
+    return _json({"version": 2, "entity_path": entity_path})
+
+
+def decode_config_change(path: str, data: bytes) -> str:
+    """Read the data of `/config/changes/config_change_<n>`."""
+    with _reading(path):
+        return str(json.loads(data)["entity_path"])
 
 
 def _json(value: Any) -> bytes:

@@ -88,7 +88,7 @@ class Fixture:
             new_id=lambda: str(next(self._ids)),
             metrics=GroupMetrics(self.registry),
             topics=self.topics,
-            cluster=Cluster("test", controller_id=BrokerId(0), controller_epoch=0, brokers=()),
+            cluster=Cluster("test", me=BrokerId(0), controller_id=BrokerId(0), controller_epoch=0, brokers=()),
         )
         self.coordinator.lead(self.partition)
 

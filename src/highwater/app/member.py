@@ -1,0 +1,98 @@
+"""The parts that a broker has because it is one of several: imported only with `zookeeper.connect`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from highwater.broker.cluster import registration
+from highwater.broker.config_news import ConfigNews, leave_note
+from highwater.broker.controller_driver import ControllerDriver
+from highwater.broker.membership import Membership
+from highwater.broker.roles import Roles
+from highwater.broker.serve_cluster import ServeByController
+from highwater.config.settings import node
+from highwater.coordination.zookeeper import ZooKeeperCoordination
+from highwater.model.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from highwater.broker.cluster import Cluster
+    from highwater.broker.config_admin import ConfigAdmin
+    from highwater.broker.replicas import Replicas
+    from highwater.broker.topics import Topics
+    from highwater.config.broker_config import BrokerConfig
+    from highwater.config.listeners import Endpoint
+    from highwater.coordination.port import Coordination
+    from highwater.model.ids import BrokerId
+
+TOLD_TIMEOUT_S: Final = 60.0
+"""How long to wait for a controller at start: longer than any election takes."""
+
+
+async def connect(config: BrokerConfig) -> ZooKeeperCoordination:
+    """Open a session on the configured ZooKeeper. StoreFailed if it does not answer."""
+    address = config[node.ZOOKEEPER_CONNECT]
+    assert address is not None, "asked for only with zookeeper.connect"
+    return await ZooKeeperCoordination.connect(
+        address,
+        session_timeout_ms=config[node.ZOOKEEPER_SESSION_TIMEOUT_MS],
+        connection_timeout_ms=config[node.ZOOKEEPER_CONNECTION_TIMEOUT_MS],
+    )
+
+
+class Member:
+    """One broker of a cluster."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        config: BrokerConfig,
+        endpoints: Sequence[Endpoint],
+        *,
+        store: Coordination,
+        cluster: Cluster,
+        topics: Topics,
+        replicas: Replicas,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._config = config
+        listener = config.inter_broker_endpoint.name
+        self.roles = Roles(broker_id, config, store=store, cluster=cluster, topics=topics, replicas=replicas)
+        self.driver = ControllerDriver(broker_id, config, store=store, roles=self.roles, listener=listener)
+        self.serving = ServeByController(self.driver, cluster=cluster, topics=topics, listener=listener)
+        self._membership = Membership(
+            broker_id,
+            registration(endpoints, rack=config[node.BROKER_RACK], now_ms=now_ms()),
+            store=store,
+            cluster=cluster,
+            roles=self.roles,
+            driver=self.driver,
+            listener=listener,
+            session_timeout_s=config[node.ZOOKEEPER_SESSION_TIMEOUT_MS] / 1000,
+            now_ms=now_ms,
+        )
+        self._config_news: ConfigNews | None = None
+
+    async def announce(self, entity_path: str) -> None:
+        """Tell the other brokers whose configs were written."""
+        await leave_note(self._store, entity_path)
+
+    async def join(self, config_admin: ConfigAdmin) -> None:
+        """Register, and return once a controller has told us about the cluster."""
+        self._config_news = ConfigNews(self._store, config_admin, self.driver)
+        await self._config_news.start()
+        await self._membership.join()
+        try:
+            async with asyncio.timeout(TOLD_TIMEOUT_S):
+                await self.roles.told.wait()
+        except TimeoutError as error:
+            raise KafkaError(f"no controller has spoken to this broker in {TOLD_TIMEOUT_S:g} s") from error
+
+    async def leave(self) -> None:
+        """Let others lead what we lead, and be a member no more."""
+        if self._config_news is not None:
+            await self._config_news.close()
+        await self._membership.leave(moves_leaders=self._config[node.CONTROLLED_SHUTDOWN_ENABLE])

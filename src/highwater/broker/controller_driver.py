@@ -1,0 +1,395 @@
+"""The controller at work: reads and writes the cluster's memory, tells the brokers, and asks its core what to do.
+
+One event at a time, each to its end. Whenever the cluster's memory fails or another controller was elected, it steps
+down: the next one, perhaps itself, reads everything anew and needs to know nothing of what was half done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from highwater.broker.controller_news import ControllerNews
+from highwater.broker.controller_store import ControllerStore, Deposed
+from highwater.broker.messenger import Messenger, RemoteListener
+from highwater.broker.peer import Peer, PeerGone, PeerRefused
+from highwater.config.settings import replication
+from highwater.controller.controller import Controller, returned
+from highwater.controller.events import (
+    BalanceDue,
+    BrokersChanged,
+    Effect,
+    Event,
+    FinishDeletion,
+    IsrNoticed,
+    ReplicasFailed,
+    ReplicasStopped,
+    ShutdownAsked,
+    StopReplicas,
+    TellAll,
+    TellEverybody,
+    TellReplicas,
+    WriteAssignments,
+    WriteStates,
+)
+from highwater.coordination import paths
+from highwater.coordination.port import CoordinationError, NoNode
+from highwater.model.errors import ErrorCode, KafkaError
+from highwater.model.ids import BrokerId, TopicPartition
+from highwater.model.log_events import EventLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from highwater.broker.roles import Roles
+    from highwater.config.broker_config import BrokerConfig
+    from highwater.coordination.port import Coordination, Operation
+    from highwater.coordination.records import BrokerRecord
+
+events = EventLog("controller")
+
+REFUSALS_OF_A_DEAD_BROKER: Final = 3
+"""A broker's connection broke, and its port refuses this often in a row: its process has ended."""
+_PAUSE_BETWEEN_REFUSALS_S: Final = 0.03
+
+
+class ControllerDriver:
+    """The office of the controller on this broker; empty unless this broker was elected."""
+
+    def __init__(
+        self, broker_id: BrokerId, config: BrokerConfig, *, store: Coordination, roles: Roles, listener: str
+    ) -> None:
+        self._broker_id = broker_id
+        self._config = config
+        self._coordination = store
+        self._roles = roles
+        self._listener = listener
+        self._turn = asyncio.Lock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._office: _Office | None = None
+        self.on_step_down: Callable[[], None] = lambda: None
+        """Called when this controller gave up by itself: somebody has to be elected."""
+
+    # In and out of office -------------------------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the controller."""
+        return self._office is not None
+
+    @property
+    def core(self) -> Controller:
+        """What the controller knows. NOT_CONTROLLER if it is another broker."""
+        return self._require_office().core
+
+    def fence(self) -> list[Operation]:
+        """Return what makes a change of the cluster's memory fail once another controller was elected."""
+        return [self._require_office().store.fence]
+
+    async def take_office(self, epoch: int, epoch_version: int) -> None:
+        """Begin as the controller that was elected with `epoch`: read everything, repair it, tell everybody."""
+        async with self._turn:
+            store = ControllerStore(self._coordination, self._config, epoch=epoch, epoch_version=epoch_version)
+            office = _Office(store)
+            office.stop_watching += [
+                self._coordination.watch_children(paths.BROKERS, self._brokers_may_have_changed),
+                self._coordination.watch_children(paths.ISR_CHANGES, self._leaders_gave_notice),
+            ]
+            self._office = office
+            try:
+                took_over, addresses = await store.load()
+                office.news = ControllerNews(
+                    self._broker_id, epoch, office.core, office.addresses, listener=self._listener
+                )
+                self._meet(office, took_over.brokers, addresses)
+                await self._carry_out(office, office.core.step(took_over))
+            except BaseException:
+                self._leave(office)
+                raise
+        events.info("controller_elected", broker=self._broker_id, epoch=epoch)
+        self._spawn(self._look_at_notices())
+        if self._config[replication.AUTO_LEADER_REBALANCE_ENABLE]:
+            office.balancing = self._spawn(self._balance_now_and_then(office))
+
+    def resign(self) -> None:
+        """Leave the office at once: what is under way is not told any more."""
+        if self._office is not None:
+            self._leave(self._office)
+
+    async def close(self) -> None:
+        """Leave the office and end everything that runs in it."""
+        self.resign()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _leave(self, office: _Office) -> None:
+        if self._office is office:
+            self._office = None
+            events.info("controller_resigned", broker=self._broker_id, epoch=office.store.epoch)
+        office.close()
+
+    def _step_down(self, office: _Office, reason: KafkaError) -> None:
+        if self._office is office:
+            events.warning("controller_steps_down", broker=self._broker_id, reason=str(reason))
+            self._leave(office)
+            self.on_step_down()
+
+    def _require_office(self) -> _Office:
+        if self._office is None or self._office.news is None:
+            raise KafkaError("this broker is not the controller", code=ErrorCode.NOT_CONTROLLER)
+        return self._office
+
+    # Events ---------------------------------------------------------------------------------------------------------
+
+    async def happens(self, event: Event) -> None:
+        """Let the core decide about an event, and do what it wants. NOT_CONTROLLER if we are not it (any more)."""
+        async with self._turn:
+            office = self._require_office()
+            await self._do(office, event)
+
+    async def _do(self, office: _Office, event: Event) -> None:
+        try:
+            await self._carry_out(office, office.core.step(event))
+        except (CoordinationError, Deposed) as error:
+            self._step_down(office, error)
+            raise KafkaError(f"this controller stepped down: {error}", code=ErrorCode.NOT_CONTROLLER) from error
+
+    async def everybody_knows(self, timeout_s: float) -> None:
+        """Wait until every live broker has heard what there is to tell, or for this long."""
+        office = self._require_office()
+        waits = [messenger.told() for messenger in office.messengers.values()]
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.gather(*waits)
+        except TimeoutError:
+            events.info("brokers_slow_to_hear", waited_s=timeout_s)
+
+    async def shut_down(self, broker: BrokerId, registration: int) -> list[TopicPartition]:
+        """Relieve a broker that wants to stop; return what it still leads although others could."""
+        office = self._require_office()
+        if registration not in {-1, office.core.brokers.get(broker)}:
+            raise KafkaError(f"broker {broker} has registered again since", code=ErrorCode.STALE_BROKER_EPOCH)
+        await self.happens(ShutdownAsked(broker))
+        return office.core.led_by(broker)
+
+    def replicas_stopped(self, broker: BrokerId, names: frozenset[TopicPartition]) -> None:
+        """Go on with what waited for replicas to be deleted."""
+        self._spawn(self._happens_quietly(ReplicasStopped(broker, names)))
+
+    def replicas_failed(self, broker: BrokerId, names: frozenset[TopicPartition]) -> None:
+        """Let others lead what a broker cannot serve."""
+        self._spawn(self._happens_quietly(ReplicasFailed(broker, names)))
+
+    def deposed(self) -> None:
+        """Step down: a broker has heard of a newer controller."""
+        if self._office is not None:
+            self._step_down(self._office, Deposed("a broker has heard of a newer controller"))
+
+    async def _happens_quietly(self, event: Event) -> None:
+        try:
+            await self.happens(event)
+        except KafkaError as error:
+            events.info("event_dropped", controller_event=type(event).__name__, reason=str(error))
+
+    async def _balance_now_and_then(self, office: _Office) -> None:
+        while self._office is office:
+            await asyncio.sleep(self._config[replication.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS])
+            tolerated = self._config[replication.LEADER_IMBALANCE_PER_BROKER_PERCENTAGE]
+            await self._happens_quietly(BalanceDue(tolerated))
+
+    # Effects --------------------------------------------------------------------------------------------------------
+
+    async def _carry_out(self, office: _Office, effects: list[Effect]) -> None:
+        """Do what the core wants, in its order. What is written is fed back before anything else happens."""
+        queue = list(reversed(effects))
+        while queue:
+            match queue.pop():
+                case WriteStates(changes):
+                    written = await office.store.write_states(changes)
+                    queue += reversed(office.core.step(written))
+                case WriteAssignments(topics):
+                    for name in topics:
+                        await office.store.write_assignment(office.core.topics[name])
+                case FinishDeletion(name):
+                    await office.store.finish_deletion(name)
+                    office.deleted(name)
+                case telling:
+                    office.tell(telling)
+
+    def when_deleted(self, topic: str) -> asyncio.Future[None]:
+        """Return what is done once a topic's last replica is gone and it is forgotten."""
+        return self._require_office().when_deleted(topic)
+
+    # Brokers and notices --------------------------------------------------------------------------------------------
+
+    def _brokers_may_have_changed(self) -> None:
+        self._spawn(self._look_at_brokers())
+
+    def _leaders_gave_notice(self) -> None:
+        self._spawn(self._look_at_notices())
+
+    async def _look_at_brokers(self) -> None:
+        async with self._turn:
+            office = self._office
+            if office is None or office.news is None:
+                return
+            try:
+                registrations, addresses = await office.store.brokers()
+                back = returned(office.core.brokers, registrations)
+                if back:
+                    survivors = {broker: number for broker, number in registrations.items() if broker not in back}
+                    self._meet(office, survivors, addresses)
+                    await self._carry_out(office, office.core.step(BrokersChanged(survivors)))
+                if registrations != office.core.brokers:
+                    self._meet(office, registrations, addresses)
+                    await self._carry_out(office, office.core.step(BrokersChanged(registrations)))
+            except (CoordinationError, Deposed) as error:
+                self._step_down(office, error)
+
+    async def _look_at_notices(self) -> None:
+        async with self._turn:
+            office = self._office
+            if office is None or office.news is None:
+                return
+            try:
+                notices, names = await office.store.isr_notices()
+                known = [name for name in names if office.core.find(name) is not None]
+                if known:
+                    await self._carry_out(office, office.core.step(IsrNoticed(await office.store.states(known))))
+                await office.store.forget(notices)
+            except (CoordinationError, Deposed) as error:
+                self._step_down(office, error)
+
+    def _meet(
+        self, office: _Office, registrations: Mapping[BrokerId, int], addresses: Mapping[BrokerId, BrokerRecord]
+    ) -> None:
+        """Have a messenger for each live registration, and none for others."""
+        assert office.news is not None
+        for broker, messenger in list(office.messengers.items()):
+            if registrations.get(broker) != messenger.registration:
+                office.part_with(broker)
+        office.addresses.clear()
+        office.addresses.update({broker: addresses[broker] for broker in registrations})
+        for broker, registration in registrations.items():
+            if broker in office.messengers:
+                continue
+            listener: Roles | RemoteListener = self._roles
+            if broker != self._broker_id:
+                peer = Peer(
+                    office.news.address_of(broker),
+                    client_id=f"controller-{self._broker_id}",
+                    timeout_s=self._config[replication.CONTROLLER_SOCKET_TIMEOUT_MS] / 1000,
+                )
+                office.peers[broker] = peer
+                self._watch_over(office, broker, peer)
+                listener = RemoteListener(peer)
+            office.messengers[broker] = Messenger(broker, registration, listener, office.news, self)
+            office.messengers[broker].start(self._spawn)
+
+    def _watch_over(self, office: _Office, broker: BrokerId, peer: Peer) -> None:
+        def look() -> None:
+            self._spawn(self._see_whether_dead(office, broker, peer))
+
+        peer.on_broken = look
+        look()
+
+    async def _see_whether_dead(self, office: _Office, broker: BrokerId, peer: Peer) -> None:
+        """Take a broker off the list whose process has ended, without waiting for its session to expire.
+
+        Its connection broke and its port refuses: no process listens there. A broker that is slow or paused still
+        accepts connections, and one that is cut off does not refuse them, so that both keep their session. Should the
+        broker be alive after all, it finds its registration gone and registers again. Nothing is lost by being wrong:
+        a new leader comes from those in sync, has a new epoch, and writes of the old one can no longer be committed.
+        """
+        for _ in range(REFUSALS_OF_A_DEAD_BROKER):
+            try:
+                await peer.connect()
+            except PeerRefused:
+                await asyncio.sleep(_PAUSE_BETWEEN_REFUSALS_S)
+            except PeerGone:
+                return
+            else:
+                return
+        if self._office is not office or office.peers.get(broker) is not peer:
+            return
+        events.warning("broker_process_ended", broker=broker)
+        try:
+            node = await self._coordination.read(paths.broker(broker))
+            if node.created == office.core.brokers.get(broker):
+                await self._coordination.delete(paths.broker(broker))
+        except NoNode:
+            return
+        except CoordinationError as error:
+            events.info("dead_broker_not_removed", broker=broker, reason=str(error))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            events.error("controller_task_failed", cause=error)
+            if self._office is not None:
+                self._step_down(self._office, KafkaError(f"internal error: {error!r}"))
+
+
+class _Office:
+    """What one term of office needs; gone with it."""
+
+    def __init__(self, store: ControllerStore) -> None:
+        self.store = store
+        self.core = Controller()
+        self.addresses: dict[BrokerId, BrokerRecord] = {}
+        self.news: ControllerNews | None = None
+        self.messengers: dict[BrokerId, Messenger] = {}
+        self.peers: dict[BrokerId, Peer] = {}
+        self.stop_watching: list[Callable[[], None]] = []
+        self.balancing: asyncio.Task[None] | None = None
+        self._deletions: dict[str, asyncio.Future[None]] = {}
+
+    def part_with(self, broker: BrokerId) -> None:
+        """Tell a broker nothing any more."""
+        self.messengers.pop(broker).close()
+        peer = self.peers.pop(broker, None)
+        if peer is not None:
+            peer.close()
+
+    def tell(self, effect: TellReplicas | TellEverybody | TellAll | StopReplicas) -> None:
+        """Pass on what brokers shall be told; one that is gone is told everything when it returns."""
+        if isinstance(effect, TellEverybody):
+            for messenger in self.messengers.values():
+                messenger.tell_metadata(effect.partitions)
+        elif effect.broker in self.messengers:
+            messenger = self.messengers[effect.broker]
+            match effect:
+                case TellReplicas(_, names):
+                    messenger.tell_roles(names)
+                case TellAll():
+                    messenger.tell_everything()
+                case StopReplicas(_, names):
+                    messenger.tell_stops(names)
+
+    def when_deleted(self, topic: str) -> asyncio.Future[None]:
+        """Return what is done once a topic is forgotten."""
+        return self._deletions.setdefault(topic, asyncio.get_running_loop().create_future())
+
+    def deleted(self, topic: str) -> None:
+        """Tell who waits for a topic to be forgotten."""
+        waiting = self._deletions.pop(topic, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+    def close(self) -> None:
+        """End the term."""
+        for stop in self.stop_watching:
+            stop()
+        for broker in list(self.messengers):
+            self.part_with(broker)
+        if self.balancing is not None:
+            self.balancing.cancel()
+        for waiting in self._deletions.values():
+            waiting.cancel()

@@ -1,0 +1,237 @@
+"""What the controller has to tell one broker: gathered while the broker is busy, told in its newest form until heard.
+
+What is to be told is kept as names, never as requests. However long a broker does not answer, no more waits for it than
+there are partitions, and what it hears in the end is what is true then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Protocol
+
+from highwater.broker.peer import PeerGone
+from highwater.model.errors import ErrorCode, KafkaError
+from highwater.model.ids import BrokerId, TopicPartition
+from highwater.model.log_events import EventLog
+from highwater.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from highwater.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from highwater.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from highwater.broker.controller_news import ControllerNews
+    from highwater.broker.peer import Peer
+    from highwater.broker.roles import Roles
+
+events = EventLog("broker")
+
+LEADER_AND_ISR_VERSION: Final = 6
+STOP_REPLICA_VERSION: Final = 3
+UPDATE_METADATA_VERSION: Final = 8
+_PARTITIONS_AT_ONCE: Final = 2000
+_FIRST_PAUSE_S: Final = 0.02
+_LONGEST_PAUSE_S: Final = 1.0
+
+
+class Listener(Protocol):
+    """A broker that can be told things."""
+
+    async def lead_and_follow(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Tell whom to lead and to follow."""
+
+    async def stop(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Tell what to delete."""
+
+    async def learn(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        """Tell what clients may ask."""
+
+
+class RemoteListener:
+    """Another broker; this broker itself is told by its `Roles` directly."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+
+    async def lead_and_follow(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Tell whom to lead and to follow."""
+        return await self._peer.ask(request, LeaderAndIsrResponse, version=LEADER_AND_ISR_VERSION)
+
+    async def stop(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Tell what to delete."""
+        return await self._peer.ask(request, StopReplicaResponse, version=STOP_REPLICA_VERSION)
+
+    async def learn(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        """Tell what clients may ask."""
+        return await self._peer.ask(request, UpdateMetadataResponse, version=UPDATE_METADATA_VERSION)
+
+
+class Reports(Protocol):
+    """Who wants to know what brokers answered."""
+
+    def replicas_stopped(self, broker: BrokerId, names: frozenset[TopicPartition]) -> None:
+        """A broker has deleted its replicas."""
+
+    def replicas_failed(self, broker: BrokerId, names: frozenset[TopicPartition]) -> None:
+        """A broker cannot serve its replicas."""
+
+    def deposed(self) -> None:
+        """A broker has heard of a newer controller."""
+
+
+class Messenger:
+    """Tells one registration of one broker."""
+
+    def __init__(
+        self,
+        broker: BrokerId,
+        registration: int,
+        listener: Listener | Roles,
+        news: ControllerNews,
+        reports: Reports,
+    ) -> None:
+        self._broker = broker
+        self.registration = registration
+        self._listener = listener
+        self._news = news
+        self._reports = reports
+        self._roles: set[TopicPartition] = set()
+        self._stops: set[TopicPartition] = set()
+        self._metadata: set[TopicPartition] | None = set()  # None: everything
+        self._tells_metadata = False
+        self._has_news = asyncio.Event()
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, spawn: Callable[..., asyncio.Task[None]]) -> None:
+        """Begin to tell."""
+        self._task = spawn(self._run())
+
+    def close(self) -> None:
+        """Tell nothing any more; who waits for it to be told waits no longer."""
+        if self._task is not None:
+            self._task.cancel()
+        self._is_idle.set()
+
+    # What there is to tell ------------------------------------------------------------------------------------------
+
+    def tell_roles(self, names: Iterable[TopicPartition]) -> None:
+        """Tell whom to lead and to follow in these partitions."""
+        self._roles.update(names)
+        self._stops.difference_update(names)
+        self._wake()
+
+    def tell_stops(self, names: Iterable[TopicPartition]) -> None:
+        """Tell that these replicas shall be deleted."""
+        self._stops.update(names)
+        self._roles.difference_update(names)
+        self._wake()
+
+    def tell_metadata(self, names: Iterable[TopicPartition]) -> None:
+        """Tell what clients may ask about these partitions, and who is alive."""
+        if self._metadata is not None:
+            self._metadata.update(names)
+        self._tells_metadata = True
+        self._wake()
+
+    def tell_everything(self) -> None:
+        """Tell what clients may ask about all partitions, and who is alive."""
+        self._metadata = None
+        self._tells_metadata = True
+        self._wake()
+
+    async def told(self) -> None:
+        """Return once the broker has heard everything, or is gone."""
+        await self._is_idle.wait()
+
+    def _wake(self) -> None:
+        self._has_news.set()
+        self._is_idle.clear()
+
+    # Telling --------------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            await self._has_news.wait()
+            self._has_news.clear()
+            try:
+                await self._tell()
+            except PeerGone as error:
+                events.info("broker_not_told", broker=self._broker, reason=str(error))
+                self._has_news.set()
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                continue
+            except KafkaError as error:
+                events.warning("broker_refused", broker=self._broker, reason=str(error), code=error.code.name)
+                if error.code is ErrorCode.STALE_CONTROLLER_EPOCH:
+                    self._reports.deposed()
+                self._is_idle.set()
+                return
+            pause_s = _FIRST_PAUSE_S
+            if not self._has_news.is_set():
+                self._is_idle.set()
+
+    async def _tell(self) -> None:
+        """Tell roles, then metadata, then what to delete; what a broken connection kept from being told stays."""
+        while self._roles:
+            names = sorted(self._roles)[:_PARTITIONS_AT_ONCE]
+            request = self._news.roles(self._broker, self.registration, names)
+            with _kept_if_gone(self._roles, names):
+                self._roles_taken(await self._listener.lead_and_follow(request), request)
+        if self._tells_metadata:
+            told, self._metadata, self._tells_metadata = self._metadata, set(), False
+            try:
+                answer = await self._listener.learn(self._news.metadata(self.registration, told))
+            except PeerGone:
+                self._tells_metadata = True
+                self._metadata = None if told is None or self._metadata is None else self._metadata | told
+                raise
+            _check(answer.error_code)
+        while self._stops:
+            names = sorted(self._stops)[:_PARTITIONS_AT_ONCE]
+            stopping = self._news.stops(self.registration, names)
+            with _kept_if_gone(self._stops, names):
+                self._stopped(await self._listener.stop(stopping))
+
+    def _roles_taken(self, response: LeaderAndIsrResponse, request: LeaderAndIsrRequest) -> None:
+        _check(response.error_code)
+        topic_names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
+        failed = frozenset(
+            TopicPartition(topic_names[topic.topic_id], answer.partition_index)
+            for topic in response.topics
+            for answer in topic.partition_errors
+            if answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        )
+        if failed:
+            self._reports.replicas_failed(self._broker, failed)
+
+    def _stopped(self, response: StopReplicaResponse) -> None:
+        _check(response.error_code)
+        stopped = frozenset(
+            TopicPartition(answer.topic_name, answer.partition_index)
+            for answer in response.partition_errors
+            if answer.error_code == ErrorCode.NONE
+        )
+        if stopped:
+            self._reports.replicas_stopped(self._broker, stopped)
+
+
+@contextmanager
+def _kept_if_gone(waiting: set[TopicPartition], names: list[TopicPartition]) -> Iterator[None]:
+    """Take names out of what waits to be told, and put them back if the broker cannot be reached."""
+    waiting.difference_update(names)
+    try:
+        yield
+    except PeerGone:
+        waiting.update(names)
+        raise
+
+
+def _check(error_code: int) -> None:
+    if error_code != ErrorCode.NONE:
+        code = ErrorCode(error_code)
+        raise KafkaError(f"the broker answers {code.name}", code=code)

@@ -1,0 +1,291 @@
+"""What the controller tells this broker: whom to lead and to follow, what to delete, what to answer clients.
+
+One telling after another. A controller with an older epoch than one we have heard of is refused, and so is an older
+word about a partition than the one we follow; the same word twice does no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, Protocol
+
+from highwater.broker.cluster import LiveBroker
+from highwater.broker.partition_role import PartitionRole
+from highwater.broker.topics import PartitionState, Topic
+from highwater.config.topic_settings import TopicSettings
+from highwater.coordination import paths, records
+from highwater.coordination.records import ListenerAddress
+from highwater.model.errors import ErrorCode, KafkaError
+from highwater.model.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from highwater.model.log_events import EventLog
+from highwater.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from highwater.protocol.messages.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from highwater.protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+    UpdateMetadataTopicState,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from highwater.broker.cluster import Cluster
+    from highwater.broker.topics import Topics
+    from highwater.config.broker_config import BrokerConfig
+    from highwater.coordination.port import Coordination
+
+events = EventLog("broker")
+
+EVERY_TOPIC: Final = 2
+"""The type of an UpdateMetadata that names all topics: what it does not name is gone."""
+DELETED: Final = -2
+"""The leader of a partition that is being deleted."""
+_REPLICAS_AT_A_TIME: Final = 16
+
+
+class Replicas(Protocol):
+    """The partitions on this broker's disks."""
+
+    def become_leader(self, name: TopicPartition, role: PartitionRole, settings: TopicSettings) -> None:
+        """Lead a partition."""
+
+    def become_follower(self, name: TopicPartition, role: PartitionRole, settings: TopicSettings) -> None:
+        """Follow a partition's leader."""
+
+    def stop_replica(self, name: TopicPartition, *, delete: bool) -> None:
+        """Neither lead nor follow."""
+
+
+class Roles:
+    """Takes the controller's word and puts it in force."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        config: BrokerConfig,
+        *,
+        store: Coordination,
+        cluster: Cluster,
+        topics: Topics,
+        replicas: Replicas,
+    ) -> None:
+        self._broker_id = broker_id
+        self._config = config
+        self._store = store
+        self._cluster = cluster
+        self._topics = topics
+        self._replicas = replicas
+        self._turn = asyncio.Lock()
+        self._configs: dict[str, dict[str, str]] = {}
+        """Of topics whose partitions we were given before we were told about the topic."""
+        self._followed: dict[TopicPartition, PartitionRole] = {}
+        self.told = asyncio.Event()
+        """Set once a controller has told us about the cluster."""
+        self.registration = -1
+        """The number of our registration; the controller says which it speaks to."""
+
+    def forget(self) -> None:
+        """Start afresh: our registration is gone, and the next controller tells us everything again."""
+        self.told.clear()
+
+    # The three tellings ---------------------------------------------------------------------------------------------
+
+    async def lead_and_follow(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Lead and follow what the controller wants."""
+        async with self._turn:
+            self._check(request.controller_epoch, request.broker_epoch)
+            self._heard_of(request.controller_id, request.controller_epoch)
+            await self._know_configs(topic.topic_name for topic in request.topic_states)
+            response = LeaderAndIsrResponse()
+            count = 0
+            for topic in request.topic_states:
+                answer = LeaderAndIsrTopicError(topic_id=topic.topic_id)
+                settings = self._settings(topic.topic_name)
+                for state in topic.partition_states:
+                    name = TopicPartition(topic.topic_name, state.partition_index)
+                    code = self._take(name, _role(TopicId(topic.topic_id), state), settings)
+                    answer.partition_errors.append(
+                        LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code)
+                    )
+                    count += 1
+                    if count % _REPLICAS_AT_A_TIME == 0:
+                        await asyncio.sleep(0)
+                response.topics.append(answer)
+            return response
+
+    async def stop(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Give up replicas, and delete those that should go."""
+        async with self._turn:
+            self._check(request.controller_epoch, request.broker_epoch)
+            response = StopReplicaResponse()
+            for topic in request.topic_states:
+                for state in topic.partition_states:
+                    name = TopicPartition(topic.topic_name, state.partition_index)
+                    self._followed.pop(name, None)
+                    code = ErrorCode.NONE
+                    try:
+                        self._replicas.stop_replica(name, delete=state.delete_partition)
+                    except KafkaError as error:
+                        events.error("replica_not_stopped", partition=name, reason=str(error))
+                        code = error.code
+                    response.partition_errors.append(
+                        StopReplicaPartitionError(
+                            topic_name=topic.topic_name, partition_index=state.partition_index, error_code=code
+                        )
+                    )
+            return response
+
+    async def learn(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        """Know what clients may ask about the cluster."""
+        async with self._turn:
+            self._check(request.controller_epoch, request.broker_epoch)
+            alive = [topic for topic in request.topic_states if not _is_deleted(topic)]
+            await self._know_configs(topic.topic_name for topic in alive)
+            self._heard_of(request.controller_id, request.controller_epoch)
+            self._cluster.brokers = {BrokerId(broker.id): _live(broker) for broker in request.live_brokers}
+            for topic in request.topic_states:
+                if _is_deleted(topic):
+                    self._forget_topic(topic.topic_name)
+                else:
+                    self._learn_topic(topic)
+            if request.type == EVERY_TOPIC:
+                named = {topic.topic_name for topic in request.topic_states}
+                for known in list(self._topics):
+                    if known.name not in named:
+                        self._forget_topic(known.name)
+            self.told.set()
+            return UpdateMetadataResponse()
+
+    # Who may tell ---------------------------------------------------------------------------------------------------
+
+    def _check(self, controller_epoch: int, registration: int) -> None:
+        newest = self._cluster.controller_epoch
+        if controller_epoch < newest:
+            raise KafkaError(
+                f"a controller of epoch {controller_epoch} speaks, and epoch {newest} has begun",
+                code=ErrorCode.STALE_CONTROLLER_EPOCH,
+            )
+        if registration < self.registration:
+            raise KafkaError("the controller speaks to an earlier registration", code=ErrorCode.STALE_BROKER_EPOCH)
+
+    def _heard_of(self, controller_id: int, controller_epoch: int) -> None:
+        self._cluster.controller_id = BrokerId(controller_id)
+        self._cluster.controller_epoch = controller_epoch
+
+    # Roles ----------------------------------------------------------------------------------------------------------
+
+    def _take(self, name: TopicPartition, role: PartitionRole, settings: TopicSettings) -> ErrorCode:
+        now = self._followed.get(name)
+        if now is not None and now.topic_id == role.topic_id:
+            if (role.leader_epoch, role.state_version) < (now.leader_epoch, now.state_version):
+                return ErrorCode.STALE_CONTROLLER_EPOCH
+            if role == now:
+                return ErrorCode.NONE
+        try:
+            if now is not None and now.topic_id != role.topic_id:
+                self._replicas.stop_replica(name, delete=True)  # of a topic that was deleted and made anew
+            if role.leader == self._broker_id:
+                self._replicas.become_leader(name, role, settings)
+            else:
+                self._replicas.become_follower(name, role, settings)
+        except KafkaError as error:
+            events.error("role_not_taken", partition=name, leader=role.leader, reason=str(error))
+            self._followed.pop(name, None)
+            return error.code
+        self._followed[name] = role
+        return ErrorCode.NONE
+
+    # Topics ---------------------------------------------------------------------------------------------------------
+
+    async def _know_configs(self, names: Iterable[str]) -> None:
+        """Read the configs of topics that we hear of for the first time."""
+        new = [name for name in names if name not in self._topics and name not in self._configs]
+        for name, node in zip(new, await self._store.read_many([paths.topic_config(n) for n in new]), strict=True):
+            self._configs[name] = {} if node is None else records.decode_configs(paths.topic_config(name), node.data)
+
+    def _settings(self, name: str) -> TopicSettings:
+        topic = self._topics.get(name)
+        return topic.settings if topic is not None else TopicSettings.resolve(self._config, self._configs[name])
+
+    def _learn_topic(self, told: UpdateMetadataTopicState) -> None:
+        known = self._topics.get(told.topic_name)
+        if known is not None and known.id != told.topic_id:
+            self._topics.remove(known)
+            known = None
+        partitions = [] if known is None else known.partitions
+        before = len(partitions)
+        for state in sorted(told.partition_states, key=lambda state: state.partition_index):
+            if state.partition_index < len(partitions):
+                _update(partitions[state.partition_index], state)
+            elif state.partition_index == len(partitions):
+                partitions.append(_partition(state))
+            else:
+                events.error("metadata_with_gaps", topic=told.topic_name, partition=state.partition_index)
+        if known is None:
+            configs = self._configs.pop(told.topic_name)
+            settings = TopicSettings.resolve(self._config, configs)
+            self._topics.put(Topic(told.topic_name, TopicId(told.topic_id), partitions, configs, settings))
+        elif len(partitions) > before:
+            self._topics.changed(told.topic_name)
+
+    def _forget_topic(self, name: str) -> None:
+        self._configs.pop(name, None)
+        known = self._topics.get(name)
+        if known is not None:
+            self._topics.remove(known)
+
+
+def _role(topic_id: TopicId, state: LeaderAndIsrPartitionState) -> PartitionRole:
+    return PartitionRole(
+        topic_id=topic_id,
+        leader=BrokerId(state.leader),
+        leader_epoch=LeaderEpoch(state.leader_epoch),
+        isr=_brokers(state.isr),
+        replicas=_brokers(state.replicas),
+        state_version=state.partition_epoch,
+        controller_epoch=state.controller_epoch,
+        is_new=state.is_new,
+    )
+
+
+def _is_deleted(topic: UpdateMetadataTopicState) -> bool:
+    return any(state.leader == DELETED for state in topic.partition_states)
+
+
+def _partition(state: UpdateMetadataPartitionState) -> PartitionState:
+    return PartitionState(
+        replicas=_brokers(state.replicas),
+        leader=BrokerId(state.leader),
+        leader_epoch=LeaderEpoch(state.leader_epoch),
+        isr=_brokers(state.isr),
+        version=state.zk_version,
+    )
+
+
+def _update(partition: PartitionState, state: UpdateMetadataPartitionState) -> None:
+    partition.replicas = _brokers(state.replicas)
+    partition.leader = BrokerId(state.leader)
+    partition.leader_epoch = LeaderEpoch(state.leader_epoch)
+    partition.isr = _brokers(state.isr)
+    partition.version = state.zk_version
+
+
+def _live(broker: UpdateMetadataBroker) -> LiveBroker:
+    listeners = {end.listener: ListenerAddress(end.host, end.port) for end in broker.endpoints}
+    return LiveBroker(BrokerId(broker.id), broker.rack, listeners)
+
+
+def _brokers(ids: list[int]) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(broker) for broker in ids)
