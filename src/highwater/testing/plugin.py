@@ -9,8 +9,12 @@
     def test_restart(highwater_broker_factory):                    # several, or when the settings are computed
         broker = highwater_broker_factory(log_flush_interval_messages=1)
 
-`highwater_session_broker` is one broker for the whole run: faster, when tests can share. Settings for all brokers of a
-project come from a `highwater_broker_settings` fixture in its own conftest.
+    def test_a_leader_dies(highwater_cluster):                     # three brokers and a real ZooKeeper (needs Java)
+        highwater_cluster.brokers[1].kill()
+
+`highwater_cluster_factory(count, **settings)` starts other clusters. `highwater_session_broker` is one broker for the
+whole run: faster, when tests can share. Settings for all brokers of a project come from a `highwater_broker_settings`
+fixture in its own conftest.
 """
 
 import contextlib
@@ -19,8 +23,10 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from highwater.testing.broker import BrokerProcess
+from highwater.testing.cluster import ClusterProcesses
 
 BrokerFactory = Callable[..., BrokerProcess]
+ClusterFactory = Callable[..., ClusterProcesses]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -56,10 +62,32 @@ def highwater_broker_factory(highwater_broker_settings: Mapping[str, object]) ->
 @pytest.fixture
 def highwater_broker(request: pytest.FixtureRequest, highwater_broker_factory: BrokerFactory) -> BrokerProcess:
     """A running broker for this test alone, with the settings of its `highwater` marker."""
+    return highwater_broker_factory(_marked(request))
+
+
+@pytest.fixture
+def highwater_cluster_factory(highwater_broker_settings: Mapping[str, object]) -> Iterator[ClusterFactory]:
+    """Start clusters that live as long as the test: `factory(3, min_insync_replicas=2)`."""
+    with contextlib.ExitStack() as clusters:
+
+        def start(count: int = 3, settings: Mapping[str, object] | None = None, /, **named: object) -> ClusterProcesses:
+            merged = {**highwater_broker_settings, **(settings or {}), **_dotted(named)}
+            return clusters.enter_context(ClusterProcesses(count, merged))
+
+        yield start
+
+
+@pytest.fixture
+def highwater_cluster(request: pytest.FixtureRequest, highwater_cluster_factory: ClusterFactory) -> ClusterProcesses:
+    """Three running brokers for this test alone, with the settings of its `highwater` marker."""
+    return highwater_cluster_factory(3, _marked(request))
+
+
+def _marked(request: pytest.FixtureRequest) -> dict[str, object]:
     settings: dict[str, object] = {}
     for marker in reversed(list(request.node.iter_markers("highwater"))):
         settings |= _dotted(marker.kwargs)  # the closest marker comes last and wins
-    return highwater_broker_factory(settings)
+    return settings
 
 
 def _dotted(named: Mapping[str, object]) -> dict[str, object]:

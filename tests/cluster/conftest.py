@@ -1,0 +1,51 @@
+"""What tests of a cluster share: a view of it as a client has it."""
+
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
+
+from highwater.testing.broker import BrokerProcess
+from highwater.testing.cluster import ClusterProcesses
+
+TIMEOUT_SECONDS = 20
+
+
+class View:
+    """A cluster as its brokers describe it."""
+
+    def __init__(self, cluster: ClusterProcesses) -> None:
+        self.cluster = cluster
+        self._admins: dict[str, AdminClient] = {}
+
+    def admin(self, broker: BrokerProcess | None = None) -> AdminClient:
+        servers = (broker or self.cluster.running[0]).bootstrap_servers
+        if servers not in self._admins:
+            self._admins[servers] = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+        return self._admins[servers]
+
+    def controller(self, broker: BrokerProcess | None = None) -> int:
+        return int(self.admin(broker).list_topics(timeout=TIMEOUT_SECONDS).controller_id)
+
+    def live(self, broker: BrokerProcess | None = None) -> set[int]:
+        return set(self.admin(broker).list_topics(timeout=TIMEOUT_SECONDS).brokers)
+
+    def topic(self, name: str, broker: BrokerProcess | None = None) -> TopicMetadata:
+        return self.admin(broker).list_topics(name, timeout=TIMEOUT_SECONDS).topics[name]
+
+    def topics(self, broker: BrokerProcess | None = None) -> set[str]:
+        return set(self.admin(broker).list_topics(timeout=TIMEOUT_SECONDS).topics)
+
+    def leaders(self, name: str, broker: BrokerProcess | None = None) -> dict[int, int]:
+        return {index: partition.leader for index, partition in self.topic(name, broker).partitions.items()}
+
+    def create(self, name: str, partitions: int, replicas: int, **configs: str) -> None:
+        config = {key.replace("_", "."): value for key, value in configs.items()}
+        topic = NewTopic(name, partitions, replicas, config=config)
+        for future in self.admin().create_topics([topic]).values():
+            future.result(TIMEOUT_SECONDS)
+
+
+@pytest.fixture
+def look() -> Callable[[ClusterProcesses], View]:
+    return View
