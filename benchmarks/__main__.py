@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks import latency, life, raw_clients, real_clients, report
+from benchmarks import by_time, latency, life, raw_clients, real_clients, report
 from benchmarks.brokers import ROOT, ApacheKafka, Broker, Highwater
 from benchmarks.measuring import Arena, Effort, Line, Metric
 from benchmarks.raw_clients import LARGE_BATCH_BYTES, MANY_CONNECTIONS, SMALL_BATCH_BYTES, fill
@@ -23,6 +23,7 @@ LINES: Final = (
     Line("consume-large", "consume, raw, 1 MB fetches", raw_clients.consume_large),
     Line("consume-small", "consume, raw, small fetches", raw_clients.consume_small),
     Line("raw-limit", "produce, raw, 16 KB batches", raw_clients.raw_limit, rival="a bare loop in C"),
+    Line("offsets-by-time", "offset of a timestamp inside lz4 batches, raw", by_time.offsets_by_time),
     Line("latency", "acknowledged write at 5,000 records/s", latency.fixed_rate),
     Line("java-produce-100", "produce, Java client, 100 B records", real_clients.produce_java_small),
     Line("java-produce-1000", "produce, Java client, 1 KB records", real_clients.produce_java_large),

@@ -7,6 +7,14 @@ from typing import Final
 
 from highwater.protocol import codec
 from highwater.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from highwater.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
 from highwater.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from highwater.protocol.records.record import build_batch, numbered
 from highwater.protocol.schema import Message
@@ -15,6 +23,7 @@ from highwater.testing.wire import frame
 
 PRODUCE_VERSION: Final = 11
 FETCH_VERSION: Final = 11
+LIST_OFFSETS_VERSION: Final = 7
 LENGTH_BYTES: Final = 4
 BATCH_HEADER_BYTES: Final = 61
 ERROR: Final = -1
@@ -60,6 +69,19 @@ def fetch_exchange(topic: str, partition: int, offset: int, max_bytes: int) -> E
         return _answer(FetchResponse(responses=topics), FETCH_VERSION)
 
     return Exchange(frame(request, FETCH_VERSION), len(answer(0)), _first_difference(answer(0), answer(ERROR)))
+
+
+def offset_by_time_exchange(topic: str, partition: int, timestamp: int) -> Exchange:
+    """Return a ListOffsets for one timestamp, and its answer."""
+    asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
+
+    def answer(error_code: int) -> bytes:
+        told = ListOffsetsPartitionResponse(partition_index=partition, error_code=error_code)
+        topics = [ListOffsetsTopicResponse(name=topic, partitions=[told])]
+        return _answer(ListOffsetsResponse(topics=topics), LIST_OFFSETS_VERSION)
+
+    return Exchange(frame(request, LIST_OFFSETS_VERSION), len(answer(0)), _first_difference(answer(0), answer(ERROR)))
 
 
 def _answer(response: Message, version: int) -> bytes:

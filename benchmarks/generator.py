@@ -16,7 +16,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from benchmarks.brokers import ROOT
-from benchmarks.frames import LENGTH_BYTES, Exchange, batch_of, fetch_exchange, produce_exchange
+from benchmarks.frames import (
+    LENGTH_BYTES,
+    Exchange,
+    batch_of,
+    fetch_exchange,
+    offset_by_time_exchange,
+    produce_exchange,
+)
 
 RECEIVE_BYTES: Final = 1 << 20
 SEND_AHEAD_BYTES: Final = 1 << 20
@@ -34,7 +41,7 @@ class Load:
 
     bootstrap: str
     topic: str
-    kind: str  # "produce", "fetch" or "raw" (a produce that is answered by 40 bytes)
+    kind: str  # "produce", "fetch", "offset by time" or "raw" (a produce that is answered by 40 bytes)
     batch_bytes: int
     connections: int
     in_flight: int
@@ -43,6 +50,7 @@ class Load:
     acks: int = 1
     fetch_bytes: int = 1 << 20
     offsets: tuple[int, ...] = (0,)  # of a fetch: read in turn
+    timestamps: tuple[int, ...] = ()  # of an offset by time: looked up in turn
     at_least_requests: int = 0  # go on until every connection has had as many answers
 
 
@@ -90,15 +98,16 @@ class Connection:
         return size
 
 
-class ProduceConnection(Connection):
-    """Sends one request over and over: all answers look the same but for their offsets."""
+class UniformConnection(Connection):
+    """Sends requests of one size in turn: all answers look the same but for their offsets."""
 
-    def __init__(self, bootstrap: str, in_flight: int, exchange: Exchange, payload_bytes: int) -> None:
+    def __init__(self, bootstrap: str, in_flight: int, exchanges: Sequence[Exchange], payload_bytes: int) -> None:
         super().__init__(bootstrap, in_flight)
-        self._exchange = exchange
+        self._exchange = exchanges[0]
         self._payload_bytes = payload_bytes
-        repeats = SEND_AHEAD_BYTES // len(exchange.request) + 2
-        self._requests = memoryview(exchange.request * repeats)
+        cycle = b"".join(exchange.request for exchange in exchanges)
+        self._cycle_bytes = len(cycle)
+        self._requests = memoryview(cycle * (SEND_AHEAD_BYTES // len(cycle) + 2))
         self._phase = 0
         self._unsent = 0
         self._carry = b""
@@ -123,7 +132,6 @@ class ProduceConnection(Connection):
 
     def on_writable(self) -> bool:
         """Send what is left over; return whether more is waiting."""
-        request_bytes = len(self._exchange.request)
         while self._unsent:
             chunk = min(self._unsent, SEND_AHEAD_BYTES)
             try:
@@ -131,7 +139,7 @@ class ProduceConnection(Connection):
             except BlockingIOError:
                 return True
             self._unsent -= sent
-            self._phase = (self._phase + sent) % request_bytes
+            self._phase = (self._phase + sent) % self._cycle_bytes
         return False
 
     def _check(self, answers: bytes, count: int) -> None:
@@ -209,19 +217,25 @@ class FetchConnection(Connection):
 
 
 def connections_of(load: Load) -> list[Connection]:
-    """Open the connections of a load: each has a partition of its own."""
-    connections: list[Connection] = []
-    batch = batch_of(load.batch_bytes)
-    for number in range(load.connections):
-        if load.kind == "fetch":
+    """Open the connections of a load; producers and readers have a partition each."""
+    return [connection_of(load, number) for number in range(load.connections)]
+
+
+def connection_of(load: Load, number: int) -> Connection:
+    """Open one connection of a load."""
+    match load.kind:
+        case "fetch":
             exchanges = [fetch_exchange(load.topic, number, offset, load.fetch_bytes) for offset in load.offsets]
-            connections.append(FetchConnection(load.bootstrap, load.in_flight, exchanges))
-        else:
+            return FetchConnection(load.bootstrap, load.in_flight, exchanges)
+        case "offset by time":
+            exchanges = [offset_by_time_exchange(load.topic, 0, timestamp) for timestamp in load.timestamps]
+            return UniformConnection(load.bootstrap, load.in_flight, exchanges, payload_bytes=1)
+        case _:
+            batch = batch_of(load.batch_bytes)
             exchange = produce_exchange(load.topic, number, batch, load.acks)
             if load.kind == "raw":
                 exchange = replace(exchange, answer_bytes=RAW_ANSWER_BYTES, error_at=LENGTH_BYTES)
-            connections.append(ProduceConnection(load.bootstrap, load.in_flight, exchange, len(batch)))
-    return connections
+            return UniformConnection(load.bootstrap, load.in_flight, [exchange], len(batch))
 
 
 def drive(load: Load, on_start: Callable[[], None]) -> Count:

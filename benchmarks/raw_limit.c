@@ -55,7 +55,8 @@ static int serve(int descriptor, int file) {
         count++;
     }
     if (!count) return 0;
-    if (lseek(file, 0, SEEK_CUR) > FILE_BYTES && (lseek(file, 0, SEEK_SET) < 0)) fail("lseek");
+    /* Begin anew from time to time: a broker appends to fresh pages too, and its old ones are deleted. */
+    if (lseek(file, 0, SEEK_CUR) > FILE_BYTES && (ftruncate(file, 0) || lseek(file, 0, SEEK_SET))) fail("truncate");
     if (write(file, self->buffer, end) != (ssize_t)end) fail("write");
     if (send(descriptor, answers, count * ANSWER_BYTES, MSG_NOSIGNAL) < 0) return -1;
     memmove(self->buffer, self->buffer + end, self->filled - end);
