@@ -18,6 +18,7 @@ from highwater.cli.failures import CommandFailed
 from highwater.cli.output import console, counted
 from highwater.cli.positions import lookup
 from highwater.testing.broker import BrokerFailed, BrokerProcess
+from highwater.testing.process import resident_bytes
 
 FRAME_SECONDS: Final = 0.1
 PLAIN_LINE_SECONDS: Final = 2.0
@@ -111,7 +112,4 @@ def _check(cluster: Cluster, load: Load) -> None:
 
 def _memory(pid: int) -> str:
     """Return the memory that a process holds, for people; where there is no /proc, nobody is told."""
-    if not Path("/proc/self/statm").exists():
-        return "memory unknown"
-    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
-    return f"{pages * 4096 / 1e6:.0f} MB of memory"
+    return f"{resident_bytes(pid) / 1e6:.0f} MB of memory" if Path("/proc").exists() else "memory unknown"
