@@ -19,6 +19,7 @@ from highwater.broker.fetch_sessions import FetchSessions
 from highwater.broker.group_coordinator import GroupCoordinator
 from highwater.broker.group_metrics import GroupMetrics
 from highwater.broker.log_syncer import LogSyncer
+from highwater.broker.partition_admin import PartitionAdmin
 from highwater.broker.partitions import Partitions
 from highwater.broker.producer_ids import ProducerIds
 from highwater.broker.replicas import Replicas
@@ -312,6 +313,7 @@ class Node:
             ),
             groups=groups,
             fetch_max_bytes=config[network.FETCH_MAX_BYTES],
+            partition_admin=PartitionAdmin(topics, None if member is None else member.driver),
             roles=None if member is None else member.roles,
             controller=None if member is None else member.driver,
         )

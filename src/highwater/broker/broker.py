@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from highwater.broker.controller_driver import ControllerDriver
     from highwater.broker.fetch_sessions import FetchSessions
     from highwater.broker.group_coordinator import GroupCoordinator
+    from highwater.broker.partition_admin import PartitionAdmin
     from highwater.broker.partitions import Partitions
     from highwater.broker.producer_ids import ProducerIds
     from highwater.broker.replicas import Replicas
@@ -50,6 +51,7 @@ class Broker:
     fetch_sessions: FetchSessions
     groups: GroupCoordinator
     fetch_max_bytes: int
+    partition_admin: PartitionAdmin
     roles: Roles | None
     """What the controller told us; None in a cluster of one."""
     controller: ControllerDriver | None
