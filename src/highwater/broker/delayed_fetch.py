@@ -137,8 +137,10 @@ class DelayedFetch:
             self._park()
             return
         answer, self._answer = self._answer, None
-        self._interest.changed = reading.still_to_read()
-        self._leave()
+        if self._keep_interest:
+            self._interest.changed = reading.still_to_read()
+        if self._timer is not None:
+            self._leave()
         assert answer is not None
         answer(self._assemble(reading.told))
 
@@ -150,6 +152,7 @@ class DelayedFetch:
             self._interest.waiting = self
 
     def _leave(self) -> None:
+        """Stop waiting."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
