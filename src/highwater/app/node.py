@@ -18,17 +18,19 @@ from highwater.broker.config_admin import ConfigAdmin
 from highwater.broker.fetch_sessions import FetchSessions
 from highwater.broker.group_coordinator import GroupCoordinator
 from highwater.broker.group_metrics import GroupMetrics
+from highwater.broker.isr_keeper import IsrKeeper
 from highwater.broker.log_syncer import LogSyncer
 from highwater.broker.partition_admin import PartitionAdmin
 from highwater.broker.partitions import Partitions
 from highwater.broker.producer_ids import ProducerIds
+from highwater.broker.replica_fetchers import ReplicaFetchers
 from highwater.broker.replicas import Replicas
 from highwater.broker.serve_alone import ServeAlone
 from highwater.broker.topic_admin import TopicAdmin
 from highwater.broker.topic_store import TopicStore
 from highwater.broker.topics import OFFSETS_TOPIC, Topics
 from highwater.broker.upkeep import Upkeep
-from highwater.config.settings import network, node
+from highwater.config.settings import network, node, replication
 from highwater.coordination.embedded import FILE_NAME, EmbeddedCoordination
 from highwater.coordination.port import StoreFailed
 from highwater.metrics.declared import LOG_FLUSHES
@@ -85,6 +87,8 @@ class Node:
         self._member: Member | None = None
         self._upkeep: Upkeep | None = None
         self._groups: GroupCoordinator | None = None
+        self._isr_keeper: IsrKeeper | None = None
+        self._fetchers: ReplicaFetchers | None = None
         self._endpoints: tuple[Endpoint, ...] = ()
         self.broker_id = BrokerId(config[node.BROKER_ID])
 
@@ -106,6 +110,8 @@ class Node:
             log_dir.serving()
         assert self._upkeep is not None
         self._upkeep.start()
+        assert self._isr_keeper is not None
+        self._isr_keeper.start()
         connect(self._registry, broker)
         await self._start_metrics()
         self._server.start(broker)
@@ -126,6 +132,10 @@ class Node:
         await self._changes.finish()
         if self._groups is not None:
             self._groups.close()
+        if self._fetchers is not None:
+            self._fetchers.close()
+        if self._isr_keeper is not None:
+            self._isr_keeper.stop()
         if self._upkeep is not None:
             self._upkeep.stop()
             await self._close_logs(self._upkeep)
@@ -225,6 +235,15 @@ class Node:
         appends = Appends(loop)
         syncer = LogSyncer(loop, self._executor)
         self._registry.ask_one(LOG_FLUSHES, lambda: syncer.flushes)
+        self._isr_keeper = IsrKeeper(
+            loop,
+            self.broker_id,
+            store,
+            cluster=cluster,
+            partitions=partitions,
+            max_lag_ms=config[replication.REPLICA_LAG_TIME_MAX_MS],
+        )
+        self._fetchers = ReplicaFetchers(loop, self._executor, self.broker_id, config, cluster=cluster, now_ms=_now_ms)
         replicas = Replicas(
             loop,
             self._executor,
@@ -233,8 +252,11 @@ class Node:
             partitions=partitions,
             appends=appends,
             syncer=syncer,
+            keeper=self._isr_keeper,
+            fetchers=self._fetchers,
             now_ms=_now_ms,
         )
+        self._fetchers.serve(replicas)
         topics = Topics()
         if config[node.ZOOKEEPER_CONNECT] is not None:
             from highwater.app.member import Member

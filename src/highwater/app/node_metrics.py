@@ -29,7 +29,7 @@ def connect(registry: Registry, broker: Broker) -> None:
     registry.ask_one(declared.APPENDED_BYTES, lambda: broker.appends.written_bytes)
     registry.ask_one(declared.APPENDED_BATCHES, lambda: broker.appends.written_batches)
     registry.ask_one(declared.PARTITIONS, lambda: len(partitions) + partitions.offline)
-    registry.ask_one(declared.LEADER_PARTITIONS, lambda: len(partitions))
+    registry.ask_one(declared.LEADER_PARTITIONS, lambda: sum(partition.leads for partition in partitions))
     registry.ask_one(declared.UNDER_REPLICATED_PARTITIONS, lambda: _under_replicated(partitions))
     registry.ask_one(declared.OFFLINE_PARTITIONS, lambda: partitions.offline)
     registry.ask_one(declared.ACTIVE_CONTROLLERS, lambda: int(broker.cluster.controller_id == broker.id))
@@ -37,4 +37,6 @@ def connect(registry: Registry, broker: Broker) -> None:
 
 
 def _under_replicated(partitions: Iterable[Partition]) -> int:
-    return sum(len(partition.in_sync_replicas) < len(partition.replicas) for partition in partitions)
+    return sum(
+        partition.leads and len(partition.in_sync_replicas) < len(partition.replicas) for partition in partitions
+    )

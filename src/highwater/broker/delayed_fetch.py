@@ -177,8 +177,9 @@ class DelayedFetch:
             data = self._read_entry(entry, left_bytes, at_least_one_batch=first)
             size_bytes = len(data.records) if data.records is not None else 0
             reading.size_bytes += size_bytes
-            reading.failed = reading.failed or data.error_code != ErrorCode.NONE
-            if self._full or size_bytes or data.error_code or _is_news(entry, data):
+            failed = data.error_code != ErrorCode.NONE or data.diverging_epoch is not None
+            reading.failed = reading.failed or failed
+            if self._full or size_bytes or failed or _is_news(entry, data):
                 reading.told.append((entry, data))
         return reading
 

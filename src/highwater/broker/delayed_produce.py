@@ -1,4 +1,4 @@
-"""A Produce that waits until everything it appended is committed."""
+"""A Produce that waits until everything it appended is committed, or on our own disk."""
 
 from __future__ import annotations
 
@@ -18,17 +18,33 @@ if TYPE_CHECKING:
 class _Awaited:
     """One partition's part of the wait."""
 
-    __slots__ = ("_produce", "end_offset", "partition", "receipt")
+    __slots__ = ("_produce", "end_offset", "for_all", "partition", "receipt")
 
     def __init__(
-        self, produce: DelayedProduce, partition: Partition, end_offset: Offset, receipt: PartitionProduceResponse
+        self,
+        produce: DelayedProduce,
+        partition: Partition,
+        end_offset: Offset,
+        receipt: PartitionProduceResponse,
+        for_all: bool,  # noqa: FBT001 - a keyword costs on this path
     ) -> None:
         self._produce = produce
+        self.for_all = for_all
         self.partition = partition
         self.end_offset = end_offset
         self.receipt = receipt
 
+    def begin(self) -> bool:
+        """Return whether there is nothing to wait for."""
+        wait = self.partition.when_committed if self.for_all else self.partition.when_synced
+        return wait(self.end_offset, self)
+
     def committed(self) -> None:
+        self._produce.one_committed(self)
+
+    def refused(self, code: ErrorCode) -> None:
+        self.receipt.error_code = code
+        self.receipt.base_offset = -1
         self._produce.one_committed(self)
 
 
@@ -46,16 +62,18 @@ class DelayedProduce:
         self._answer: Callable[[ProduceResponse], None] | None = None
         self._timer: TimerHandle | None = None
 
-    def expect(self, partition: Partition, end_offset: Offset, receipt: PartitionProduceResponse) -> None:
-        """Wait for all below `end_offset` of this partition."""
-        self._awaited.append(_Awaited(self, partition, end_offset, receipt))
+    def expect(
+        self, partition: Partition, end_offset: Offset, receipt: PartitionProduceResponse, *, for_all: bool
+    ) -> None:
+        """Wait for all below `end_offset` of this partition: for every replica in sync, or for our own disk."""
+        self._awaited.append(_Awaited(self, partition, end_offset, receipt, for_all))
 
     def start(self, answer: Callable[[ProduceResponse], None]) -> None:
         """Answer at once if everything is committed already; otherwise wait, at most for the request's timeout."""
         for awaited in self._awaited:
             if awaited.receipt.error_code != ErrorCode.NONE:
                 continue  # its write failed: the answer is known
-            if not awaited.partition.when_committed(awaited.end_offset, awaited):
+            if not awaited.begin():
                 self._waiting[awaited] = None
         if not self._waiting:
             answer(self._response)
@@ -64,7 +82,7 @@ class DelayedProduce:
         self._timer = self._loop.call_later(self._timeout_ms / 1000, self._time_is_up)
 
     def one_committed(self, awaited: _Awaited) -> None:
-        """Note one partition's commit; the last one answers."""
+        """Note one partition's outcome; the last one answers."""
         self._waiting.pop(awaited, None)
         if not self._waiting:
             self._finish()

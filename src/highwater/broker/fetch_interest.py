@@ -27,6 +27,7 @@ class FetchEntry:
         "interest",
         "key",
         "known_epoch",
+        "last_fetched_epoch",
         "max_bytes",
         "partition",
         "sent_high_watermark",
@@ -42,6 +43,7 @@ class FetchEntry:
         self.fetch_offset = Offset(0)
         self.max_bytes = 0
         self.known_epoch = -1
+        self.last_fetched_epoch = -1
         self.sent_high_watermark: Offset = UNKNOWN_OFFSET
         self.sent_log_start_offset: Offset = UNKNOWN_OFFSET
 
@@ -56,25 +58,29 @@ class FetchEntry:
         self.unfollow()
         self.partition = partition
         if partition is not None:
-            partition.followers_of_data[self] = None
+            readers = partition.replica_readers if self.interest.is_replica else partition.followers_of_data
+            readers[self] = None
 
     def unfollow(self) -> None:
         """Be told nothing more."""
         if self.partition is not None:
             self.partition.followers_of_data.pop(self, None)
+            self.partition.replica_readers.pop(self, None)
             self.partition = None
 
 
 class FetchInterest:
     """A set of followed partitions; `changed` holds those that a poll must look at, oldest first."""
 
-    __slots__ = ("_appends", "changed", "entries", "waiting")
+    __slots__ = ("_appends", "changed", "entries", "is_replica", "waiting")
 
     def __init__(self, appends: Appends) -> None:
         self._appends = appends
         self.entries: dict[EntryKey, FetchEntry] = {}
         self.changed: dict[FetchEntry, None] = {}
         self.waiting: DelayedFetch | None = None
+        self.is_replica = False
+        """Whether it reads what is not committed yet."""
 
     def entry(self, key: EntryKey, topic_name: str | None) -> FetchEntry:
         """Return the entry of this partition, made if it is new."""

@@ -64,6 +64,11 @@ class _Flight:
         self._journal.landed(self)
         self.end(None)
 
+    def refused(self, code: ErrorCode) -> None:
+        """Tell everybody where to go, or to ask again later."""
+        self._journal.landed(self)
+        self.end(_as_coordinators_error(KafkaError("the replicas did not confirm", code=code)))
+
     def time_is_up(self) -> None:
         """Tell everybody to ask again later. The records stand, and so does what was decided."""
         self.timer = None

@@ -1,4 +1,4 @@
-"""One partition that this broker leads: its log, its high watermark, and who waits for either to move."""
+"""One partition that this broker leads or follows: its log, its high watermark, and who waits for either to move."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 
 from highwater.model.errors import ErrorCode, KafkaError, StorageError
-from highwater.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from highwater.model.ids import NO_BROKER, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from highwater.replication.fencing import NO_EPOCH, check_epoch, check_replica_epoch
+from highwater.replication.high_watermark import followers_high_watermark
+from highwater.replication.leader import IsrProposal, LeaderState
+from highwater.replication.truncation import EpochEnd, divergence, truncation_offset
 
 if TYPE_CHECKING:
     from highwater.broker.appends import Appends
@@ -14,7 +18,6 @@ if TYPE_CHECKING:
     from highwater.storage.file_region import FileRegion
     from highwater.storage.log import Log, Staged
 
-NO_EPOCH: Final = LeaderEpoch(-1)
 EVERYTHING: Final = 2**31 - 1
 """Enough bytes to satisfy any waiting fetch."""
 NEVER: Final = 2**63 - 1
@@ -36,32 +39,54 @@ class DataWaiter(Protocol):
 
 
 class CommitWaiter(Protocol):
-    """A produce that waits for the high watermark."""
+    """A produce that waits for the high watermark, or for the disk."""
 
     def committed(self) -> None:
         """Everything that was waited for in this partition is committed."""
 
+    def refused(self, code: ErrorCode) -> None:
+        """It will not be committed here, or not by as many replicas as were asked for."""
+
+
+class IsrKeeper(Protocol):
+    """Who has the cluster agree upon in-sync replicas; it also knows the time, and how far behind is too far."""
+
+    broker_id: BrokerId
+    max_lag_ms: int
+
+    def now_ms(self) -> int:
+        """Return the time of a clock that never jumps."""
+
+    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
+        """Have the cluster agree; `partition` is told of the outcome."""
+
 
 class Partition:
-    """The leader's view of one partition.
+    """One replica of a partition: the leader's, or a follower's.
 
     Offsets: the log end offset is the next offset to be given; what is below the high watermark is committed. Both only
-    move forward while we lead.
+    move forward while we lead. A partition with one replica has no `leadership`: there is nobody to ask about.
     """
 
     __slots__ = (
         "_appends",
         "_commit_waiters",
+        "_keeper",
         "_receipts",
         "_staged_bytes",
+        "_sync_waiters",
         "_syncer",
         "followers_of_data",
         "high_watermark",
         "in_sync_replicas",
+        "leader",
         "leader_epoch",
+        "leadership",
+        "leads",
         "log",
         "min_insync_replicas",
         "name",
+        "replica_readers",
         "replicas",
         "topic_id",
     )
@@ -72,26 +97,126 @@ class Partition:
         *,
         topic_id: TopicId,
         log: Log,
-        leader_epoch: LeaderEpoch,
-        replicas: tuple[BrokerId, ...],
+        high_watermark: Offset,
         min_insync_replicas: int,
         appends: Appends,
         syncer: LogSyncer,
+        keeper: IsrKeeper,
     ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.log = log
-        self.leader_epoch = leader_epoch
-        self.replicas = replicas
-        self.in_sync_replicas = replicas
         self.min_insync_replicas = min_insync_replicas
         self._appends = appends
         self._syncer = syncer
-        self.high_watermark = Offset(log.log_end_offset)
+        self._keeper = keeper
+        self.high_watermark = max(min(high_watermark, Offset(log.log_end_offset)), Offset(log.log_start_offset))
+        self.leads = False
+        self.leader: BrokerId = NO_BROKER
+        self.leader_epoch: LeaderEpoch = NO_EPOCH
+        self.leadership: LeaderState | None = None
+        self.replicas: tuple[BrokerId, ...] = ()
+        self.in_sync_replicas: tuple[BrokerId, ...] = ()
         self.followers_of_data: dict[DataWaiter, None] = {}
+        """Consumers that want to know what is committed."""
+        self.replica_readers: dict[DataWaiter, None] = {}
+        """Other replicas, which read what is not committed yet."""
         self._receipts: list[Receipt] = []
         self._staged_bytes = 0
         self._commit_waiters: deque[tuple[Offset, CommitWaiter]] = deque()
+        self._sync_waiters: list[tuple[Offset, CommitWaiter]] = []
+
+    # Leading and following ------------------------------------------------------------------------------------------
+
+    def lead(
+        self, epoch: LeaderEpoch, *, replicas: tuple[BrokerId, ...], isr: tuple[BrokerId, ...], isr_version: int
+    ) -> None:
+        """Lead from `epoch` on; or, if that is the epoch in which we lead, learn who holds it and who is in sync.
+
+        The epoch begins where our log ends, and its history says so before anybody asks: a follower that has records of
+        an epoch in between finds out where it parted from us.
+        """
+        keeper = self._keeper
+        is_new_epoch = not self.leads or epoch != self.leader_epoch
+        self.leads, self.leader, self.leader_epoch, self.replicas = True, keeper.broker_id, epoch, replicas
+        if len(replicas) == 1:
+            self.leadership = None
+            if is_new_epoch:
+                self.high_watermark = Offset(self.log.log_end_offset)
+        elif is_new_epoch or self.leadership is None:
+            self.log.leader_epochs.assign(epoch, self.log.log_end_offset)
+            self.leadership = LeaderState(
+                keeper.broker_id,
+                epoch=epoch,
+                replicas=replicas,
+                isr=isr,
+                isr_version=isr_version,
+                end_offset=Offset(self.log.log_end_offset),
+                max_lag_ms=keeper.max_lag_ms,
+                now_ms=keeper.now_ms(),
+            )
+        else:
+            self.leadership.replicas_changed(replicas)
+            self.leadership.isr_committed(isr, isr_version)
+        self.in_sync_replicas = isr
+        if is_new_epoch:
+            self._wake_readers()
+        self._advance_high_watermark(0)
+
+    def follow(self, leader: BrokerId, epoch: LeaderEpoch, *, replicas: tuple[BrokerId, ...]) -> None:
+        """Follow `leader` from `epoch` on. Whoever waits for us to commit something waits in vain, and is told."""
+        self.leads, self.leader, self.leader_epoch, self.leadership = False, leader, epoch, None
+        self.replicas, self.in_sync_replicas = replicas, ()
+        self._refuse_waiters()
+        self._wake_readers()
+
+    def close(self) -> None:
+        """Tell those who wait for this partition that it is gone; readers look again and find out."""
+        self.leads, self.leadership = False, None
+        self._refuse_waiters()
+        self._wake_readers()
+
+    def _refuse_waiters(self) -> None:
+        waiting = [*self._commit_waiters, *self._sync_waiters]
+        self._commit_waiters.clear()
+        self._sync_waiters.clear()
+        for _, waiter in waiting:
+            waiter.refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _wake_readers(self) -> None:
+        for reader in [*self.followers_of_data, *self.replica_readers]:
+            reader.data_arrived(EVERYTHING)
+        self._appends.finish()
+
+    def isr_committed(self, proposal: IsrProposal, isr: tuple[BrokerId, ...], version: int) -> None:
+        """Go on after the cluster has agreed upon in-sync replicas, if we still lead in the epoch that asked."""
+        leadership = self.leadership
+        if leadership is None or leadership.epoch != proposal.epoch:
+            return
+        leadership.isr_committed(isr, version)
+        self.in_sync_replicas = leadership.isr
+        self._advance_high_watermark(0)
+        self._grow_isr(leadership)
+        self._appends.finish()
+
+    def isr_overtaken(self, proposal: IsrProposal) -> None:
+        """Change nothing more: a newer epoch has begun, and we will be told."""
+        if self.leadership is not None and self.leadership.epoch == proposal.epoch:
+            self.leadership.overtaken()
+
+    def shrink_isr(self) -> None:
+        """Propose to do without those that have been behind for too long."""
+        if self.leadership is not None:
+            now_ms = self._keeper.now_ms()
+            proposal = self.leadership.propose_shrinking(now_ms=now_ms)
+            if proposal is not None:
+                self._keeper.propose(self, proposal)
+            self._advance_high_watermark(0)
+
+    def _grow_isr(self, leadership: LeaderState) -> None:
+        proposal = leadership.propose_growth(self.high_watermark, now_ms=self._keeper.now_ms())
+        if proposal is not None:
+            self._keeper.propose(self, proposal)
 
     # Appending ------------------------------------------------------------------------------------------------------
 
@@ -121,6 +246,10 @@ class Partition:
         self._appends.written_batches += len(receipts)
         if self.log.config.flush_ms < NEVER:
             self._appends.unflushed[self] = None
+        if self.leadership is not None:
+            self.leadership.appended(Offset(self.log.log_end_offset), now_ms=self._keeper.now_ms())
+            for reader in self.replica_readers:
+                reader.data_arrived(written_bytes)
         if self.wants_sync:
             self._syncer.sync(self)
         else:
@@ -138,19 +267,46 @@ class Partition:
 
     def synced(self) -> None:
         """Go on after an fsync: what it made durable may be committed."""
+        if not self.leads:
+            return
+        waiting, self._sync_waiters = self._sync_waiters, []
+        for entry in waiting:
+            if entry[0] <= self._durable_end:
+                entry[1].committed()
+            else:
+                self._sync_waiters.append(entry)
         self._advance_high_watermark(0)
+
+    @property
+    def _durable_end(self) -> int:
+        """How far this replica itself has kept its promise: all that is written, and synced if that is asked for."""
+        return self.log.recovery_point if self.wants_sync else self.log.log_end_offset
 
     def _advance_high_watermark(self, written_bytes: int) -> None:
         """Commit what every in-sync replica has: with one replica, all that is written (and synced, if asked)."""
         end = self.log.recovery_point if self.wants_sync else self.log.log_end_offset
+        if self.leadership is not None:
+            end = self.leadership.high_watermark(self.high_watermark, own_end=Offset(end), now_ms=self._keeper.now_ms())
         if end <= self.high_watermark:
             return
         self.high_watermark = Offset(end)
         waiters = self._commit_waiters
-        while waiters and waiters[0][0] <= end:
-            waiters.popleft()[1].committed()
+        if waiters and waiters[0][0] <= end:
+            self._tell_committed(end)
         for follower in self.followers_of_data:
             follower.data_arrived(written_bytes or 1)
+        for reader in self.replica_readers:
+            reader.data_arrived(0)  # it is told the new watermark with its next answer, and not woken for it
+
+    def _tell_committed(self, end: int) -> None:
+        waiters = self._commit_waiters
+        is_enough = len(self.in_sync_replicas) >= self.min_insync_replicas
+        while waiters and waiters[0][0] <= end:
+            waiter = waiters.popleft()[1]
+            if is_enough:
+                waiter.committed()
+            else:
+                waiter.refused(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
     def when_committed(self, end_offset: Offset, waiter: CommitWaiter) -> bool:
         """Return True if all below `end_offset` is committed; otherwise tell `waiter` when it is."""
@@ -159,9 +315,17 @@ class Partition:
         self._commit_waiters.append((end_offset, waiter))
         return False
 
+    def when_synced(self, end_offset: Offset, waiter: CommitWaiter) -> bool:
+        """Return True if our own disk has all below `end_offset`; otherwise tell `waiter` when it has."""
+        if end_offset <= self._durable_end:
+            return True
+        self._sync_waiters.append((end_offset, waiter))
+        return False
+
     def forget(self, waiter: CommitWaiter) -> None:
         """Stop telling `waiter`."""
         self._commit_waiters = deque(entry for entry in self._commit_waiters if entry[1] is not waiter)
+        self._sync_waiters = [entry for entry in self._sync_waiters if entry[1] is not waiter]
 
     def check_enough_replicas(self) -> None:
         """Refuse a write with acks=all that could not be kept by as many replicas as the topic asks for."""
@@ -172,11 +336,6 @@ class Partition:
                 code=ErrorCode.NOT_ENOUGH_REPLICAS,
             )
 
-    def close(self) -> None:
-        """Tell those who follow this partition that it is gone; they look again and find out."""
-        for follower in list(self.followers_of_data):
-            follower.data_arrived(EVERYTHING)
-
     # Reading --------------------------------------------------------------------------------------------------------
 
     @property
@@ -185,14 +344,13 @@ class Partition:
         return Offset(self.log.last_stable_offset(self.high_watermark))
 
     def check_epoch(self, theirs: int) -> None:
-        """Refuse a caller that knows another leader epoch than ours."""
-        if theirs in {NO_EPOCH, self.leader_epoch}:
-            return
-        fenced = theirs < self.leader_epoch
-        raise KafkaError(
-            f"the request carries leader epoch {theirs}, {self.name} is at {self.leader_epoch}",
-            code=ErrorCode.FENCED_LEADER_EPOCH if fenced else ErrorCode.UNKNOWN_LEADER_EPOCH,
-        )
+        """Refuse a client that knows another leader epoch than ours."""
+        check_epoch(theirs, self.leader_epoch)
+
+    @property
+    def knows_what_is_committed(self) -> bool:
+        """Whether our watermark has reached what our predecessor may have committed (KIP-207)."""
+        return self.leadership is None or self.high_watermark >= self.leadership.start_offset
 
     def read(
         self, offset: Offset, *, max_bytes: int, committed_only: bool, at_least_one_batch: bool
@@ -202,3 +360,60 @@ class Partition:
         if limit <= offset <= self.log.log_end_offset:
             return None
         return self.log.read(offset, max_bytes=max_bytes, up_to=limit, at_least_one=at_least_one_batch)
+
+    # Replicating ----------------------------------------------------------------------------------------------------
+
+    def replica_fetched(self, broker: BrokerId, offset: Offset, *, epoch: int, last_epoch: int) -> EpochEnd | None:
+        """Note a follower's fetch; return where its log and ours part if it is not a prefix of ours.
+
+        A fetch that carries another epoch than ours proves nothing, and is refused; one from a log that differs from
+        ours proves nothing either. Every other one says how far its sender is: that may commit records, and may bring
+        the sender back among those in sync.
+        """
+        check_replica_epoch(epoch, self.leader_epoch)
+        if last_epoch >= 0:
+            log = self.log
+            end = Offset(log.log_end_offset)
+            diverging = divergence(log.leader_epochs, end, last_epoch=last_epoch, fetch_offset=offset)
+            if diverging is not None:
+                return diverging
+        leadership = self.leadership
+        if leadership is None:
+            raise KafkaError(f"{self.name} has no other replica", code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if not self.log.log_start_offset <= offset <= self.log.log_end_offset:
+            return None  # reading will refuse it
+        leadership.fetched(broker, offset, now_ms=self._keeper.now_ms())
+        self._advance_high_watermark(0)
+        self._grow_isr(leadership)
+        return None
+
+    def read_for_replica(self, offset: Offset, *, max_bytes: int, at_least_one_batch: bool) -> FileRegion | None:
+        """Return what a follower lacks from `offset` on, committed or not; None if it has everything."""
+        end = self.log.log_end_offset
+        return self.log.read(offset, max_bytes=max_bytes, up_to=end, at_least_one=at_least_one_batch)
+
+    def append_from_leader(
+        self, records: memoryview, *, high_watermark: Offset, log_start_offset: Offset, now_ms: int
+    ) -> None:
+        """Append what our leader sent, as it is; learn how far it is committed, and where the log starts by now."""
+        log = self.log
+        if len(records):
+            log.append_as_follower(records, now_ms=now_ms)
+            if log.config.flush_ms < NEVER:
+                self._appends.unflushed[self] = None
+        self.high_watermark = followers_high_watermark(Offset(log.log_end_offset), high_watermark)
+        if log.log_start_offset < log_start_offset <= log.log_end_offset:
+            log.delete_records_before(log_start_offset)
+
+    def truncate_to_leader(self, diverging: EpochEnd, *, now_ms: int) -> Offset:
+        """Cut what our leader does not have, as far as one of its answers tells; the next fetch goes on from there."""
+        log = self.log
+        offset = truncation_offset(log.leader_epochs, Offset(log.log_end_offset), diverging)
+        log.truncate_to(offset, now_ms=now_ms)
+        self.high_watermark = min(self.high_watermark, Offset(log.log_end_offset))
+        return Offset(log.log_end_offset)
+
+    def restart_log(self, offset: Offset, *, now_ms: int) -> None:
+        """Begin anew at `offset`: all that we have, our leader has deleted since."""
+        self.log.restart_at(offset, now_ms=now_ms)
+        self.high_watermark = offset

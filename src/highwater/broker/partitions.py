@@ -24,7 +24,7 @@ class Leadership(Protocol):
 
 
 class Partitions:
-    """A lookup table; what is in it is led by this broker."""
+    """A lookup table of what this broker leads or follows."""
 
     __slots__ = ("_by_name", "_leaderships", "_offline")
 
@@ -63,15 +63,24 @@ class Partitions:
             if (topic, index) in self._offline:
                 raise KafkaError(self._offline[topic, index], code=ErrorCode.KAFKA_STORAGE_ERROR)
             raise KafkaError(f"no partition {topic}-{index} here", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not found.leads:
+            raise KafkaError(f"broker {found.leader} leads {found.name}", code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return found
 
     def add(self, partition: Partition) -> None:
-        """Serve a partition."""
+        """Know a partition."""
         self._by_name[partition.name] = partition
         self._offline.pop(partition.name, None)
+
+    def role_changed(self, partition: Partition) -> None:
+        """Tell those who coordinate by this partition whether it is theirs now."""
         leadership = self._leaderships.get(partition.name.topic)
-        if leadership is not None:
+        if leadership is None:
+            return
+        if partition.leads:
             leadership.lead(partition)
+        else:
+            leadership.resign(partition.name.partition)
 
     def remove(self, name: TopicPartition) -> Partition | None:
         """Serve a partition no longer; return it if it was there."""

@@ -1,13 +1,14 @@
-"""The partition replicas on this broker's disks: opened at start, made and deleted on demand."""
+"""The partition replicas on this broker's disks: opened, led, followed and deleted on demand."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from highwater.broker.log_configs import log_config
-from highwater.broker.partition import Partition
+from highwater.broker.partition import IsrKeeper, Partition
 from highwater.config.settings import replication, transactions
 from highwater.model.errors import StorageError
+from highwater.model.ids import NO_BROKER, Offset
 from highwater.model.log_events import EventLog
 
 if TYPE_CHECKING:
@@ -29,6 +30,16 @@ if TYPE_CHECKING:
 events = EventLog("broker")
 
 
+class Fetchers(Protocol):
+    """Who fetches for followers."""
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch from the partition's leader, as it is now."""
+
+    def leave(self, name: TopicPartition) -> None:
+        """Fetch for this partition no longer."""
+
+
 class Replicas:
     """Owns the log dirs. A dir that fails takes its own partitions offline, and no others."""
 
@@ -42,6 +53,8 @@ class Replicas:
         partitions: Partitions,
         appends: Appends,
         syncer: LogSyncer,
+        keeper: IsrKeeper,
+        fetchers: Fetchers,
         now_ms: Callable[[], int],
     ) -> None:
         self._loop = loop
@@ -50,10 +63,12 @@ class Replicas:
         self._partitions = partitions
         self._appends = appends
         self._syncer = syncer
+        self._keeper = keeper
+        self._fetchers = fetchers
         self._now_ms = now_ms
         self.log_dirs = log_dirs
 
-    # Partitions come and go -----------------------------------------------------------------------------------------
+    # A broker that is alone -----------------------------------------------------------------------------------------
 
     def make(
         self,
@@ -64,24 +79,13 @@ class Replicas:
         replicas: tuple[BrokerId, ...],
         settings: TopicSettings,
     ) -> Partition | None:
-        """Serve a partition: from its log, or from a new one in the log dir that holds the fewest."""
+        """Lead a partition of which this broker has the only replica; None if its disk does not let us."""
         try:
-            log = self._open_log(name, self.log_config(settings))
-        except StorageError as error:
-            events.error("partition_offline", partition=name, reason=str(error))
-            self._partitions.take_offline(name, str(error))
+            partition = self._opened(name, topic_id, settings)
+        except StorageError:
             return None
-        partition = Partition(
-            name,
-            topic_id=topic_id,
-            log=log,
-            leader_epoch=leader_epoch,
-            replicas=replicas,
-            min_insync_replicas=settings[replication.MIN_INSYNC_REPLICAS],
-            appends=self._appends,
-            syncer=self._syncer,
-        )
-        self._partitions.add(partition)
+        partition.lead(leader_epoch, replicas=replicas, isr=replicas, isr_version=0)
+        self._partitions.role_changed(partition)
         return partition
 
     # What the controller of a cluster wants -------------------------------------------------------------------------
@@ -89,45 +93,82 @@ class Replicas:
     def become_leader(self, name: TopicPartition, role: PartitionRole, settings: TopicSettings) -> None:
         """Lead a partition from `role.leader_epoch` on, or learn who is in sync if we lead it already.
 
-        Raises StorageError when its log cannot be opened. What waits in a partition that we keep leading goes on
+        Raises StorageError when its log cannot be used. What waits in a partition that we keep leading goes on
         waiting.
         """
-        partition = self._partitions.get(*name)
-        if partition is None:
-            partition = self.make(
-                name,
-                topic_id=role.topic_id,
-                leader_epoch=role.leader_epoch,
-                replicas=role.replicas,
-                settings=settings,
-            )
-        if partition is None:
-            raise StorageError(f"the log of {name} cannot be opened")
-        partition.leader_epoch = role.leader_epoch
-        partition.replicas, partition.in_sync_replicas = role.replicas, role.isr
+        partition = self._opened(name, role.topic_id, settings)
+        self._fetchers.leave(name)
+        try:
+            partition.lead(role.leader_epoch, replicas=role.replicas, isr=role.isr, isr_version=role.state_version)
+        except OSError as error:
+            self.fail(partition, f"cannot begin a leader epoch in {partition.log.directory}: {error}")
+            raise StorageError(str(error)) from error
+        self._partitions.role_changed(partition)
 
-    def become_follower(self, name: TopicPartition, role: PartitionRole, settings: TopicSettings) -> None:  # noqa: ARG002
+    def become_follower(self, name: TopicPartition, role: PartitionRole, settings: TopicSettings) -> None:
         """Follow `role.leader` from `role.leader_epoch` on; with NO_BROKER, wait. Raises StorageError."""
-        self.stop_replica(name, delete=False)
+        partition = self._opened(name, role.topic_id, settings)
+        partition.follow(role.leader, role.leader_epoch, replicas=role.replicas)
+        self._partitions.role_changed(partition)
+        if role.leader == NO_BROKER:
+            self._fetchers.leave(name)
+        else:
+            self._fetchers.follow(partition)
 
     def stop_replica(self, name: TopicPartition, *, delete: bool) -> None:
         """Neither lead nor follow a partition any more, and delete its data if asked to."""
         if delete:
             self.drop(name)
             return
+        partition = self._take_out(name)
+        if partition is not None:
+            partition.log.close()
+
+    def fail(self, partition: Partition, reason: str) -> None:
+        """Serve a partition no longer, because its disk does not obey."""
+        events.error("partition_offline", partition=partition.name, reason=reason)
+        self._fetchers.leave(partition.name)
+        partition.close()
+        self._partitions.take_offline(partition.name, reason)
+
+    # Coming and going -----------------------------------------------------------------------------------------------
+
+    def _opened(self, name: TopicPartition, topic_id: TopicId, settings: TopicSettings) -> Partition:
+        """Return the partition, from its log or from a new one in the log dir that holds the fewest."""
+        there = self._partitions.get(*name)
+        if there is not None:
+            return there
+        try:
+            log = self._open_log(name, self.log_config(settings))
+        except StorageError as error:
+            events.error("partition_offline", partition=name, reason=str(error))
+            self._partitions.take_offline(name, str(error))
+            raise
+        partition = Partition(
+            name,
+            topic_id=topic_id,
+            log=log,
+            high_watermark=Offset(self.log_dir_of(log).high_watermark(name)),
+            min_insync_replicas=settings[replication.MIN_INSYNC_REPLICAS],
+            appends=self._appends,
+            syncer=self._syncer,
+            keeper=self._keeper,
+        )
+        self._partitions.add(partition)
+        return partition
+
+    def _take_out(self, name: TopicPartition) -> Partition | None:
+        self._fetchers.leave(name)
         partition = self._partitions.remove(name)
         if partition is not None:
             partition.close()
-            partition.log.close()
-
-    # ----------------------------------------------------------------------------------------------------------------
+        return partition
 
     def drop(self, name: TopicPartition) -> None:
         """Serve a partition no longer, and delete its data in the background."""
-        partition = self._partitions.remove(name)
+        partition = self._take_out(name)
         if partition is None:
             return
-        partition.close()
         log_dir = self.log_dir_of(partition.log)
         folder = log_dir.detach(name)
         self._loop.run_in_executor(self._executor, log_dir.remove_detached, folder)

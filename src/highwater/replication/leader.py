@@ -72,6 +72,14 @@ class LeaderState:
         self._proposed: IsrProposal | None = None
         self._is_overtaken = False
 
+    def replicas_changed(self, replicas: Collection[BrokerId]) -> None:
+        """Note who holds a replica now: followers are added and taken away while a partition is moved."""
+        self.remotes = {
+            broker: self.remotes.get(broker) or RemoteReplica(caught_up_ms=NEVER_MS)
+            for broker in replicas
+            if broker != self._me
+        }
+
     # What is committed ----------------------------------------------------------------------------------------------
 
     def appended(self, end_offset: Offset, *, now_ms: int) -> None:
@@ -127,7 +135,9 @@ class LeaderState:
         if self._cannot_propose:
             return None
         staying = tuple(
-            broker for broker in self.isr if broker == self._me or not self._lags(self.remotes[broker], now_ms)
+            broker
+            for broker in self.isr
+            if broker == self._me or (broker in self.remotes and not self._lags(self.remotes[broker], now_ms))
         )
         return self._propose(staying) if len(staying) < len(self.isr) else None
 

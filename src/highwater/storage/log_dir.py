@@ -39,6 +39,7 @@ class LogDir:
         """One sentence for each checkpoint that could not be read."""
         self._recovery_points = self._read_checkpoint(checkpoints.RECOVERY_POINTS)
         self._log_starts = self._read_checkpoint(checkpoints.LOG_START_OFFSETS)
+        self._high_watermarks = self._read_checkpoint(checkpoints.HIGH_WATERMARKS)
         self._find_partitions()
 
     @classmethod
@@ -84,6 +85,10 @@ class LogDir:
         """Return whether this partition lies here."""
         return name in self._names
 
+    def high_watermark(self, name: TopicPartition) -> int:
+        """Return how far a partition was known to be committed when this was last written down."""
+        return self._high_watermarks.get(name, 0)
+
     def serving(self) -> None:
         """Take the mark of a clean stop away: from now on, a stop is unclean until we say otherwise."""
         self._files.remove(self.path / CLEAN_STOP_MARKER)
@@ -116,6 +121,7 @@ class LogDir:
         self._names.discard(name)
         self._recovery_points.pop(name, None)
         self._log_starts.pop(name, None)
+        self._high_watermarks.pop(name, None)
         return detached
 
     def remove_detached(self, folder: Path) -> None:

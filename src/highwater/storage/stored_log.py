@@ -113,6 +113,8 @@ class StoredLog:
     def truncate_to(self, offset: int, *, now_ms: int) -> None:
         """Remove all records from `offset` on, and those that share a batch with it. Raises StorageError."""
         if offset >= self.log_end_offset:
+            with self._disk_must_obey("truncate"):
+                self.leader_epochs.cut_end(offset)  # an epoch may have begun at the end and have no records
             return
         if offset < self.segments[0].base_offset:
             self.restart_at(offset, now_ms=now_ms)

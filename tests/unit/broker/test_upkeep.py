@@ -21,6 +21,7 @@ from highwater.protocol.records.record import Record, build_batch
 from highwater.storage import checkpoints
 from highwater.storage.files import OsFiles
 from highwater.storage.log_dir import LogDir
+from highwater.testing.replica_parts import RememberedFollowing, RememberedProposals
 
 START_MS = 1_700_000_000_000
 
@@ -44,6 +45,8 @@ class House:
             partitions=self.partitions,
             appends=self.appends,
             syncer=LogSyncer(loop, self.executor),
+            keeper=RememberedProposals(BrokerId(0)),
+            fetchers=RememberedFollowing(),
             now_ms=lambda: self.now_ms,
         )
         self.upkeep = Upkeep(

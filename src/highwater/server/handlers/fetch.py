@@ -3,9 +3,12 @@
 v4   isolation level: read_committed stops at the last stable offset and lists the aborted transactions
 v7   incremental sessions (KIP-227)
 v9   callers state the leader epoch they know
+v12  followers state the epoch of their last record, and are told where their log and ours part (KIP-595); whoever asks
+     the wrong broker is told who leads
 v13  topics by id
+v15  followers say who they are in another field
+v16  where the leaders are that are named in the answer (KIP-951)
 A Fetch at an offset inside a batch gets that whole batch, and the first batch comes even when larger than asked.
-Not served: fetches by followers; this broker's partitions have one replica.
 """
 
 from __future__ import annotations
@@ -15,15 +18,19 @@ from typing import TYPE_CHECKING, Final
 from highwater.broker.delayed_fetch import DelayedFetch
 from highwater.broker.fetch_interest import FetchEntry, FetchInterest
 from highwater.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession
+from highwater.broker.replica_fetch import ReplicaFetch
 from highwater.model.errors import ErrorCode, KafkaError
-from highwater.model.ids import Offset, TopicId
+from highwater.model.ids import BrokerId, Offset, TopicId
 from highwater.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
-from highwater.security.authorizer import Operation, ResourceType
+from highwater.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from highwater.server.current_leader import LEADER_IS_ELSEWHERE, current_leader, leader_address
 
 if TYPE_CHECKING:
     from highwater.broker.partition import Partition
@@ -38,33 +45,33 @@ def handle(context: RequestContext, request: FetchRequest) -> DelayedFetch | Fet
     """Return the fetch as something that answers when it can."""
     broker = context.broker
     by_id = context.version >= TOPICS_BY_ID_FROM
+    replica = BrokerId(request.replica_id if request.replica_state is None else request.replica_state.replica_id)
     try:
+        if replica >= 0:
+            context.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
         interest, full = _interest(context, request, by_id=by_id)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
+    interest.is_replica = replica >= 0
     session_id = interest.id if isinstance(interest, FetchSession) else NO_SESSION
-    for forgotten in request.forgotten_topics_data:
-        for index in forgotten.partitions:
-            interest.remove((forgotten.topic_id if by_id else forgotten.topic, index))
-    for topic in request.topics:
-        topic_key = topic.topic_id if by_id else topic.topic
-        name = broker.topics.name_of(TopicId(topic.topic_id)) if by_id else topic.topic
-        for asked in topic.partitions:
-            entry = interest.entry((topic_key, asked.partition), name)
-            entry.fetch_offset = Offset(asked.fetch_offset)
-            entry.max_bytes = asked.partition_max_bytes
-            entry.known_epoch = asked.current_leader_epoch
+    _note_what_is_asked(context, interest, request, by_id=by_id)
 
     def find(entry: FetchEntry) -> Partition:
         if entry.topic_name is None:
             raise KafkaError("no topic has this id", code=ErrorCode.UNKNOWN_TOPIC_ID)
-        context.require(Operation.READ, ResourceType.TOPIC, entry.topic_name)
+        if not interest.is_replica:
+            context.require(Operation.READ, ResourceType.TOPIC, entry.topic_name)
         return broker.partitions.leader_of(entry.topic_name, entry.key[1])
 
     def assemble(read: list[tuple[FetchEntry, PartitionData]]) -> FetchResponse:
-        return FetchResponse(session_id=session_id, responses=_by_topic(read))
+        response = FetchResponse(session_id=session_id, responses=_by_topic(read))
+        for entry, data in read:
+            if data.error_code in LEADER_IS_ELSEWHERE:
+                _name_leader(context, response, entry, data)
+        return response
 
-    return DelayedFetch(
+    fetch_class = ReplicaFetch if interest.is_replica else DelayedFetch
+    fetch = fetch_class(
         broker.loop,
         interest,
         full=full,
@@ -76,6 +83,40 @@ def handle(context: RequestContext, request: FetchRequest) -> DelayedFetch | Fet
         find=find,
         assemble=assemble,
     )
+    if isinstance(fetch, ReplicaFetch):
+        fetch.replica = replica
+    return fetch
+
+
+def _note_what_is_asked(
+    context: RequestContext, interest: FetchInterest, request: FetchRequest, *, by_id: bool
+) -> None:
+    topics = context.broker.topics
+    for forgotten in request.forgotten_topics_data:
+        for index in forgotten.partitions:
+            interest.remove((forgotten.topic_id if by_id else forgotten.topic, index))
+    for topic in request.topics:
+        topic_key = topic.topic_id if by_id else topic.topic
+        name = topics.name_of(TopicId(topic.topic_id)) if by_id else topic.topic
+        for asked in topic.partitions:
+            entry = interest.entry((topic_key, asked.partition), name)
+            entry.fetch_offset = Offset(asked.fetch_offset)
+            entry.max_bytes = asked.partition_max_bytes
+            entry.known_epoch = asked.current_leader_epoch
+            entry.last_fetched_epoch = asked.last_fetched_epoch
+
+
+def _name_leader(context: RequestContext, response: FetchResponse, entry: FetchEntry, data: PartitionData) -> None:
+    """Say who leads a partition that is not ours, and where that broker is."""
+    leader = current_leader(context, entry.topic_name, data.partition_index)
+    if leader is None:
+        return
+    data.current_leader = LeaderIdAndEpoch(leader_id=leader.broker, leader_epoch=leader.epoch)
+    found = leader_address(context, leader.broker)
+    if found is not None and all(endpoint.node_id != leader.broker for endpoint in response.node_endpoints):
+        response.node_endpoints.append(
+            NodeEndpoint(node_id=leader.broker, host=found.address.host, port=found.address.port, rack=found.rack)
+        )
 
 
 def _interest(context: RequestContext, request: FetchRequest, *, by_id: bool) -> tuple[FetchInterest, bool]:

@@ -74,6 +74,8 @@ def _find(partition: Partition, timestamp: int, *, committed_only: bool) -> tupl
     """Return (timestamp, offset) of what was asked for, or NOTHING_FOUND."""
     readable_end = partition.last_stable_offset if committed_only else partition.high_watermark
     if timestamp == LATEST:
+        if not partition.knows_what_is_committed:
+            raise KafkaError("the new leader is still learning what is committed", code=ErrorCode.OFFSET_NOT_AVAILABLE)
         return -1, readable_end
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         return -1, partition.log.log_start_offset

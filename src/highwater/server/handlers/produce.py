@@ -4,6 +4,7 @@ acks 0: no answer; an error closes the connection, which is all that such a clie
 acks 1: answered when the batch is in the leader's log (and synced, if `flush.messages` asks for it).
 acks -1: answered when the batch is committed.
 v8   record-level errors and an error message
+v10  who leads, and where, when it is not this broker (KIP-951)
 v13  topics by id
 Staged here, written once per turn by the connection: see `highwater.broker.appends`.
 """
@@ -16,6 +17,8 @@ from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.ids import Offset, TopicId
 from highwater.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -27,6 +30,7 @@ from highwater.protocol.records.batch import HEADER_BYTES, read_header
 from highwater.protocol.records.errors import RecordAtFault
 from highwater.protocol.records.validate import FIRST_PRODUCE_VERSION_WITH_ZSTD, check_codec_for_version
 from highwater.security.authorizer import Operation, ResourceType
+from highwater.server.current_leader import LEADER_IS_ELSEWHERE, current_leader, leader_address
 from highwater.server.request_context import RequestContext
 
 ACKS_NONE = 0
@@ -51,10 +55,12 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
                 if request.acks == ACKS_ALL or partition.syncs_appends:
                     if delayed is None:
                         delayed = DelayedProduce(context.broker.loop, response, timeout_ms=request.timeout_ms)
-                    delayed.expect(partition, end_offset, receipt)
+                    delayed.expect(partition, end_offset, receipt, for_all=request.acks == ACKS_ALL)
             except KafkaError as error:
                 receipt.error_code = error.code
                 receipt.error_message = error.message or None
+                if error.code in LEADER_IS_ELSEWHERE:
+                    _name_leader(context, response, topic.name, receipt)
                 if isinstance(error, RecordAtFault) and error.record_index is not None:
                     fault = BatchIndexAndErrorMessage(
                         batch_index=error.record_index, batch_index_error_message=error.message
@@ -105,6 +111,21 @@ def _refusal(context: RequestContext, request: ProduceRequest, topic: TopicProdu
     if context.broker.topics.is_internal(topic.name) and context.client_id != "__admin_client":
         return KafkaError(f"{topic.name} is written by the broker itself", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
     return None
+
+
+def _name_leader(
+    context: RequestContext, response: ProduceResponse, topic: str, receipt: PartitionProduceResponse
+) -> None:
+    """Say who leads a partition that is not ours, and where that broker is."""
+    leader = current_leader(context, topic, receipt.index)
+    if leader is None:
+        return
+    receipt.current_leader = LeaderIdAndEpoch(leader_id=leader.broker, leader_epoch=leader.epoch)
+    found = leader_address(context, leader.broker)
+    if found is not None and all(endpoint.node_id != leader.broker for endpoint in response.node_endpoints):
+        response.node_endpoints.append(
+            NodeEndpoint(node_id=leader.broker, host=found.address.host, port=found.address.port, rack=found.rack)
+        )
 
 
 def _check_without_answer(response: ProduceResponse) -> None:

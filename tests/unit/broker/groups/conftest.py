@@ -18,10 +18,11 @@ from highwater.broker.topics import OFFSETS_TOPIC, Topic, Topics
 from highwater.config.broker_config import BrokerConfig
 from highwater.config.topic_settings import TopicSettings
 from highwater.metrics.registry import Registry
-from highwater.model.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
+from highwater.model.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from highwater.storage.files import OsFiles
 from highwater.storage.log import Log
 from highwater.storage.log_config import LogConfig
+from highwater.testing.replica_parts import RememberedProposals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,12 +75,13 @@ class Fixture:
             TopicPartition(OFFSETS_TOPIC, 0),
             topic_id=NO_TOPIC_ID,
             log=self.log,
-            leader_epoch=LeaderEpoch(0),
-            replicas=(BrokerId(0),),
+            high_watermark=Offset(0),
             min_insync_replicas=1,
             appends=appends,
             syncer=None,  # type: ignore[arg-type]  # the log never asks for an fsync
+            keeper=RememberedProposals(BrokerId(0)),
         )
+        self.partition.lead(LeaderEpoch(0), replicas=(BrokerId(0),), isr=(BrokerId(0),), isr_version=0)
         self.coordinator = GroupCoordinator(
             self.loop,
             self.config,

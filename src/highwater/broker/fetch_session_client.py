@@ -1,0 +1,88 @@
+"""A follower's side of a fetch session (KIP-227): what the leader knows already is not said again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from highwater.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from highwater.model.ids import TopicId
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+MAX_EPOCH: Final = 2**31 - 1
+
+
+class Wanted(NamedTuple):
+    """What a fetch asks of one partition."""
+
+    offset: int
+    leader_epoch: int
+    last_epoch: int
+    log_start_offset: int
+    max_bytes: int
+
+
+PartitionKey = tuple["TopicId", int]
+
+
+class FetchSessionClient:
+    """Remembers what was asked, and asks only for what differs. After an error it starts over with everything."""
+
+    __slots__ = ("_epoch", "_id", "_known")
+
+    def __init__(self) -> None:
+        self._id = NO_SESSION
+        self._epoch = INITIAL_EPOCH
+        self._known: dict[PartitionKey, Wanted] = {}
+
+    def add_to(self, request: FetchRequest, wanted: Mapping[PartitionKey, Wanted]) -> None:
+        """Complete a request that shall ask for all that is `wanted`."""
+        request.session_id, request.session_epoch = self._id, self._epoch
+        known = {} if self._epoch == INITIAL_EPOCH else self._known
+        topics: dict[TopicId, FetchTopic] = {}
+        for key, asked in wanted.items():
+            if known.get(key) != asked:
+                _topic(topics, key[0]).partitions.append(_partition(key[1], asked))
+        forgotten: dict[TopicId, ForgottenTopic] = {}
+        for topic_id, index in known.keys() - wanted.keys():
+            entry = forgotten.get(topic_id)
+            if entry is None:
+                entry = forgotten[topic_id] = ForgottenTopic(topic_id=topic_id)
+            entry.partitions.append(index)
+        request.topics, request.forgotten_topics_data = list(topics.values()), list(forgotten.values())
+        self._known = dict(wanted)
+
+    def answered(self, session_id: int) -> None:
+        """Go on with the session that an answer without error names; 0 means that the leader has no room for one."""
+        self._id = session_id
+        if session_id == NO_SESSION:
+            self.start_over()
+        else:
+            self._epoch = 1 if self._epoch == MAX_EPOCH else self._epoch + 1
+
+    def start_over(self) -> None:
+        """Ask for everything next time: the leader may have lost the session, or we an answer."""
+        self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
+        self._known = {}
+
+
+def _topic(topics: dict[TopicId, FetchTopic], topic_id: TopicId) -> FetchTopic:
+    topic = topics.get(topic_id)
+    if topic is None:
+        topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
+    return topic
+
+
+def _partition(index: int, asked: Wanted) -> FetchPartition:
+    return FetchPartition(
+        partition=index,
+        current_leader_epoch=asked.leader_epoch,
+        fetch_offset=asked.offset,
+        last_fetched_epoch=asked.last_epoch,
+        log_start_offset=asked.log_start_offset,
+        partition_max_bytes=asked.max_bytes,
+    )

@@ -1,0 +1,75 @@
+"""A follower's Fetch: it says how far the follower is before it asks for more, and reads what is not committed yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from highwater.broker.delayed_fetch import DelayedFetch
+from highwater.model.errors import ErrorCode, KafkaError
+from highwater.protocol.messages.fetch import EpochEndOffset, PartitionData
+from highwater.replication.fencing import check_replica_epoch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from highwater.broker.fetch_interest import FetchEntry
+    from highwater.broker.partition import Partition
+    from highwater.model.ids import BrokerId
+    from highwater.protocol.messages.fetch import FetchResponse
+
+
+class ReplicaFetch(DelayedFetch):
+    """A fetch by `replica`. The first pass over its partitions tells each leader's rules; waiting for more does not."""
+
+    __slots__ = ("_is_first_pass", "replica")
+
+    replica: BrokerId
+
+    def start(self, answer: Callable[[FetchResponse], None]) -> None:
+        """Tell the partitions how far the follower is, then read."""
+        self._is_first_pass = True
+        super().start(answer)
+        self._is_first_pass = False
+
+    def _read_entry(self, entry: FetchEntry, budget_bytes: int, *, at_least_one_batch: bool) -> PartitionData:
+        partition = None
+        try:
+            partition = self._find(entry)
+            entry.follow(partition)
+            return self._read_partition(partition, entry, budget_bytes, at_least_one_batch=at_least_one_batch)
+        except KafkaError as error:
+            entry.unfollow()
+            refused = PartitionData(
+                partition_index=entry.key[1],
+                error_code=error.code,
+                high_watermark=-1,
+                last_stable_offset=-1,
+                records=b"",
+            )
+            if partition is not None and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                refused.log_start_offset = partition.log.log_start_offset
+            return refused
+
+    def _read_partition(
+        self, partition: Partition, entry: FetchEntry, budget_bytes: int, *, at_least_one_batch: bool
+    ) -> PartitionData:
+        check_replica_epoch(entry.known_epoch, partition.leader_epoch)
+        diverging = records = None
+        if self._is_first_pass:
+            diverging = partition.replica_fetched(
+                self.replica, entry.fetch_offset, epoch=entry.known_epoch, last_epoch=entry.last_fetched_epoch
+            )
+        if diverging is None and (budget_bytes > 0 or at_least_one_batch):
+            records = partition.read_for_replica(
+                entry.fetch_offset,
+                max_bytes=min(entry.max_bytes, budget_bytes),
+                at_least_one_batch=at_least_one_batch,
+            )
+        return PartitionData(
+            partition_index=entry.key[1],
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log.log_start_offset,
+            diverging_epoch=None if diverging is None else EpochEndOffset(epoch=diverging[0], end_offset=diverging[1]),
+            records=records if records is not None else b"",
+        )

@@ -1,0 +1,237 @@
+"""Fetches from one leader for the partitions that follow it, over one connection, by the ordinary Fetch API.
+
+What comes is appended as it came. Every fetch names the leader epoch that the follower knows and the epoch of its own
+last record, so the first answer after a change of leader cuts the log back to what both have, before anything is
+appended to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from highwater.broker.fetch_session_client import FetchSessionClient, PartitionKey, Wanted
+from highwater.broker.peer import Peer, PeerGone
+from highwater.model.errors import ErrorCode, KafkaError, MalformedFrame, StorageError
+from highwater.model.ids import LeaderEpoch, Offset, TopicId
+from highwater.model.log_events import EventLog
+from highwater.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
+from highwater.replication.truncation import EpochEnd
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from highwater.broker.partition import Partition
+    from highwater.coordination.records import ListenerAddress
+    from highwater.model.ids import BrokerId
+
+events = EventLog("replication")
+
+FETCH_VERSION: Final = 16
+FIRST_PAUSE_S: Final = 0.02
+_NOTHING: Final = memoryview(b"")
+
+
+class FetcherSettings(NamedTuple):
+    """How a follower fetches; see the settings `replica.fetch.*`."""
+
+    min_bytes: int
+    max_wait_ms: int
+    partition_max_bytes: int
+    response_max_bytes: int
+    longest_pause_s: float
+    timeout_s: float
+
+
+class Disk(Protocol):
+    """What becomes of a partition's files."""
+
+    def fail(self, partition: Partition, reason: str) -> None:
+        """Serve the partition no longer."""
+
+    async def sync(self, partition: Partition) -> None:
+        """Return when what is written is on the disk."""
+
+
+class _Followed:
+    """One partition that this fetcher fetches for."""
+
+    __slots__ = ("partition", "pause_s", "resume_at")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.pause_s = 0.0
+        self.resume_at = 0.0
+
+    def wanted(self, max_bytes: int) -> Wanted:
+        """Return what to ask for."""
+        log = self.partition.log
+        return Wanted(
+            log.log_end_offset,
+            self.partition.leader_epoch,
+            log.leader_epochs.latest,
+            log.log_start_offset,
+            max_bytes,
+        )
+
+
+class ReplicaFetcher:
+    """Fetches as long as there is anything to follow."""
+
+    def __init__(
+        self,
+        me: BrokerId,
+        leader: BrokerId,
+        settings: FetcherSettings,
+        *,
+        find_leader: Callable[[BrokerId], ListenerAddress | None],
+        disk: Disk,
+        now_ms: Callable[[], int],
+        client_id: str,
+    ) -> None:
+        self._me = me
+        self._leader = leader
+        self._settings = settings
+        self._find_leader = find_leader
+        self._disk = disk
+        self._now_ms = now_ms
+        self._client_id = client_id
+        self._followed: dict[PartitionKey, _Followed] = {}
+        self._session = FetchSessionClient()
+        self._peer: Peer | None = None
+        self._has_work = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def add(self, partition: Partition) -> None:
+        """Fetch for a partition, in the epoch that it is in."""
+        self._followed[partition.topic_id, partition.name.partition] = _Followed(partition)
+        self._has_work.set()
+
+    def remove(self, partition: Partition) -> None:
+        """Fetch for it no longer; an answer that is on its way is dropped."""
+        self._followed.pop((partition.topic_id, partition.name.partition), None)
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._peer is not None:
+            self._peer.close()
+
+    async def run(self) -> None:
+        """Fetch until cancelled. A leader that cannot be reached is asked again after a pause that grows."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            if not self._followed:
+                self._has_work.clear()
+            await self._has_work.wait()
+            try:
+                await self._fetch()
+                pause_s = FIRST_PAUSE_S
+                continue
+            except PeerGone as error:
+                events.info("leader_not_reached", leader=self._leader, reason=str(error))
+            except MalformedFrame as error:
+                events.error("bad_answer", leader=self._leader, reason=str(error))
+            self._hang_up()
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, self._settings.longest_pause_s)
+
+    def _hang_up(self) -> None:
+        self._session.start_over()
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None
+
+    async def _fetch(self) -> None:
+        """Ask once for all that is followed and not resting, and act upon the answer."""
+        wanted = self._wanted()
+        if not wanted:
+            await asyncio.sleep(FIRST_PAUSE_S)
+            return
+        settings = self._settings
+        request = FetchRequest(
+            replica_state=ReplicaState(replica_id=self._me),
+            max_wait_ms=settings.max_wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.response_max_bytes,
+        )
+        self._session.add_to(request, wanted)
+        response = await self._connected().ask(request, FetchResponse, version=FETCH_VERSION)
+        if response.error_code:
+            events.info("fetch_refused", leader=self._leader, code=response.error_code)
+            self._session.start_over()
+            await asyncio.sleep(FIRST_PAUSE_S)
+            return
+        self._session.answered(response.session_id)
+        await self._take(response, wanted)
+
+    def _wanted(self) -> dict[PartitionKey, Wanted]:
+        now, max_bytes = self._loop.time(), self._settings.partition_max_bytes
+        return {key: one.wanted(max_bytes) for key, one in self._followed.items() if one.resume_at <= now}
+
+    def _connected(self) -> Peer:
+        if self._peer is None:
+            address = self._find_leader(self._leader)
+            if address is None:
+                raise PeerGone(f"nobody knows where broker {self._leader} is")
+            self._peer = Peer(address, client_id=self._client_id, timeout_s=self._settings.timeout_s)
+        return self._peer
+
+    # Answers --------------------------------------------------------------------------------------------------------
+
+    async def _take(self, response: FetchResponse, wanted: Mapping[PartitionKey, Wanted]) -> None:
+        to_sync: list[Partition] = []
+        for topic in response.responses:
+            for data in topic.partitions:
+                key = TopicId(topic.topic_id), data.partition_index
+                followed, asked = self._followed.get(key), wanted.get(key)
+                if followed is None or asked is None or followed.wanted(asked.max_bytes) != asked:
+                    continue  # its leader or its log is not what it was when we asked
+                self._take_partition(followed, data)
+                if followed.partition.wants_sync:
+                    to_sync.append(followed.partition)
+        # The next fetch tells the leader that we have what we appended: if that promises a sync, it comes first.
+        await asyncio.gather(*map(self._disk.sync, to_sync))
+
+    def _take_partition(self, followed: _Followed, data: PartitionData) -> None:
+        partition = followed.partition
+        try:
+            if data.error_code:
+                self._take_error(partition, data)
+            elif data.diverging_epoch is not None:
+                diverging = EpochEnd(
+                    LeaderEpoch(data.diverging_epoch.epoch), Offset(max(data.diverging_epoch.end_offset, 0))
+                )
+                end = partition.truncate_to_leader(diverging, now_ms=self._now_ms())
+                events.info("truncated", partition=partition.name, epoch=diverging.epoch, end=end)
+            else:
+                self._append(partition, data)
+        except StorageError as error:
+            self._disk.fail(partition, str(error))
+        except KafkaError as error:
+            events.info("partition_not_fetched", partition=partition.name, code=error.code.name, reason=str(error))
+            followed.pause_s = min(max(2 * followed.pause_s, FIRST_PAUSE_S), self._settings.longest_pause_s)
+            followed.resume_at = self._loop.time() + followed.pause_s
+        else:
+            followed.pause_s = 0.0
+
+    def _append(self, partition: Partition, data: PartitionData) -> None:
+        records = data.records
+        assert records is None or isinstance(records, memoryview), "what is received lies in memory"
+        partition.append_from_leader(
+            records if records is not None else _NOTHING,
+            high_watermark=Offset(data.high_watermark),
+            log_start_offset=Offset(data.log_start_offset),
+            now_ms=self._now_ms(),
+        )
+
+    def _take_error(self, partition: Partition, data: PartitionData) -> None:
+        """Begin anew where the leader's log starts if all that we have is older; otherwise raise, and rest."""
+        code = ErrorCode(data.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE and partition.log.log_end_offset < data.log_start_offset:
+            events.warning("log_restarted", partition=partition.name, at=data.log_start_offset)
+            partition.restart_log(Offset(data.log_start_offset), now_ms=self._now_ms())
+            return
+        raise KafkaError(f"the leader answers {code.name}", code=code)
