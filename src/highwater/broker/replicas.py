@@ -122,7 +122,8 @@ class Replicas:
             return
         partition = self._take_out(name)
         if partition is not None:
-            partition.log.close()
+            flush = partition.log.close()
+            self._loop.run_in_executor(self._executor, flush.run)
 
     def fail(self, partition: Partition, reason: str) -> None:
         """Serve a partition no longer, because its disk does not obey."""

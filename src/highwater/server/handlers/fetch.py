@@ -57,11 +57,10 @@ def handle(context: RequestContext, request: FetchRequest) -> DelayedFetch | Fet
     _note_what_is_asked(context, interest, request, by_id=by_id)
 
     def find(entry: FetchEntry) -> Partition:
-        if entry.topic_name is None:
-            raise KafkaError("no topic has this id", code=ErrorCode.UNKNOWN_TOPIC_ID)
+        topic_name = entry.topic_name or _learn_name(context, entry)
         if not interest.is_replica:
-            context.require(Operation.READ, ResourceType.TOPIC, entry.topic_name)
-        return broker.partitions.leader_of(entry.topic_name, entry.key[1])
+            context.require(Operation.READ, ResourceType.TOPIC, topic_name)
+        return broker.partitions.leader_of(topic_name, entry.key[1])
 
     def assemble(read: list[tuple[FetchEntry, PartitionData]]) -> FetchResponse:
         response = FetchResponse(session_id=session_id, responses=_by_topic(read))
@@ -104,6 +103,16 @@ def _note_what_is_asked(
             entry.max_bytes = asked.partition_max_bytes
             entry.known_epoch = asked.current_leader_epoch
             entry.last_fetched_epoch = asked.last_fetched_epoch
+
+
+def _learn_name(context: RequestContext, entry: FetchEntry) -> str:
+    """Look again for a topic that nobody knew: a session outlives that, and a follower may hear of it before we do."""
+    topic_id = entry.key[0]
+    name = context.broker.topics.name_of(TopicId(topic_id)) if isinstance(topic_id, bytes) else topic_id
+    if not name:
+        raise KafkaError("no topic has this id", code=ErrorCode.UNKNOWN_TOPIC_ID)
+    entry.topic_name = name
+    return name
 
 
 def _name_leader(context: RequestContext, response: FetchResponse, entry: FetchEntry, data: PartitionData) -> None:
