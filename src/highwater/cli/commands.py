@@ -8,7 +8,23 @@ from typing import Annotated
 import typer
 
 from highwater import __version__
-from highwater.cli import config, consume, demo, dump, group, offsets, perf, pipeline, produce, records, serve, topic
+from highwater.cli import (
+    config,
+    consume,
+    demo,
+    dump,
+    elect_leaders,
+    group,
+    local_cluster,
+    offsets,
+    perf,
+    pipeline,
+    produce,
+    reassign,
+    records,
+    serve,
+    topic,
+)
 from highwater.cli.failures import CommandFailed, told_in_a_line
 
 app = typer.Typer(
@@ -35,7 +51,23 @@ def _options(
 ) -> None: ...
 
 
-for module in (serve, topic, produce, consume, offsets, config, records, group, perf, dump, pipeline, demo):
+for module in (
+    serve,
+    local_cluster,
+    topic,
+    produce,
+    consume,
+    offsets,
+    config,
+    records,
+    group,
+    elect_leaders,
+    reassign,
+    perf,
+    dump,
+    pipeline,
+    demo,
+):
     module.register(app)
 
 

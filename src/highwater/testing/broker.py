@@ -40,10 +40,15 @@ class BrokerProcess:
 
     host: Final = HOST
 
-    def __init__(self, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self, settings: Mapping[str, object] | None = None, *, directory: Path | None = None, port: int = 0
+    ) -> None:
+        """Keep everything in `directory`, or in a temporary one; a `port` of 0 is chosen at the first start."""
         self.settings: dict[str, object] = {**TEST_DEFAULTS, **(settings or {})}
-        self.port = 0  # chosen at the first start, then kept
-        self._root = Path(tempfile.mkdtemp(prefix="highwater-"))
+        self.port = port
+        self._is_temporary = directory is None
+        self._root = Path(tempfile.mkdtemp(prefix="highwater-")) if directory is None else directory.absolute()
+        self._root.mkdir(parents=True, exist_ok=True)
         self.data_dir = self._root / "data"
         self.log_file = self._root / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -59,6 +64,11 @@ class BrokerProcess:
         """The process id of the running broker."""
         assert self._process is not None, "the broker is not running"
         return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the process ended; None while it runs, and before it has run."""
+        return None if self._process is None else self._process.poll()
 
     @property
     def is_running(self) -> bool:
@@ -110,9 +120,10 @@ class BrokerProcess:
         self._process.send_signal(signal.SIGCONT)
 
     def remove(self) -> None:
-        """End the broker, whatever state it is in, and remove all that it wrote."""
+        """End the broker, whatever state it is in, and remove all that it wrote, unless its directory was given."""
         self.kill()
-        shutil.rmtree(self._root, ignore_errors=True)
+        if self._is_temporary:
+            shutil.rmtree(self._root, ignore_errors=True)
         _left_over.discard(self)
 
     def __enter__(self) -> Self:

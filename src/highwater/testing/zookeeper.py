@@ -49,7 +49,9 @@ class ZooKeeperProcess:
 
     def __init__(self, directory: Path | None = None, *, port: int = 0) -> None:
         self._temporary = directory is None
-        self._root = Path(tempfile.mkdtemp(prefix="highwater-zookeeper-")) if directory is None else directory
+        self._root = (
+            Path(tempfile.mkdtemp(prefix="highwater-zookeeper-")) if directory is None else directory.absolute()
+        )
         self.port = port
         self.log_file = self._root / "zookeeper.log"
         self._process: subprocess.Popen[bytes] | None = None
