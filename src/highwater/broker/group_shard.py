@@ -115,11 +115,11 @@ class LoadedShard:
             membership.join(self.core, joiner, changes, outcome)
         return ticket
 
-    def sync(self, request: SyncGroupRequest) -> PendingAnswer[SyncGroupResponse]:
+    def sync(self, request: SyncGroupRequest, *, version: int) -> PendingAnswer[SyncGroupResponse]:
         """Take a SyncGroup, which may wait for the leader's."""
         ticket = PendingAnswer(_sync_refusal)
         with self._deciding(request.group_id) as (changes, outcome):
-            membership.sync(self.core, Syncer(request, ticket), now_ms=changes.now_ms, outcome=outcome)
+            membership.sync(self.core, Syncer(request, version, ticket), now_ms=changes.now_ms, outcome=outcome)
         return ticket
 
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:

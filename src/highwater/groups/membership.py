@@ -55,7 +55,9 @@ def join(shard: GroupShard, joiner: classic_join.Joiner, changes: Changes, outco
 def sync(shard: GroupShard, syncer: classic_sync.Syncer, *, now_ms: int, outcome: Outcome) -> None:
     """Take a SyncGroup to its group."""
     group = shard.groups.get(syncer.request.group_id)
-    if isinstance(group, ClassicGroup):
+    if not syncer.names_its_protocol:
+        outcome.answers.append(classic_sync.refused(syncer, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    elif isinstance(group, ClassicGroup):
         classic_sync.sync(group, syncer, settings=shard.settings, now_ms=now_ms, outcome=outcome)
     elif isinstance(group, ConsumerGroup):
         outcome.answers.append(Answer(syncer.ticket, classic_members.sync(group, syncer.request, shard.topics)))

@@ -113,7 +113,9 @@ class Stage:
         )
         outcome = Outcome()
         self._answers.pop(name, None)
-        sync.sync(self.group, sync.Syncer(request, name), settings=self.settings, now_ms=self.now_ms, outcome=outcome)
+        sync.sync(
+            self.group, sync.Syncer(request, 4, name), settings=self.settings, now_ms=self.now_ms, outcome=outcome
+        )
         self._take(outcome)
 
     def heartbeat(self, name: str, *, generation: int | None = None, instance: str | None = None) -> ErrorCode:

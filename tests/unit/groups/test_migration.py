@@ -87,7 +87,7 @@ class Mixed:
         )
         self._do(
             lambda changes, outcome: membership.sync(
-                self.stage.shard, Syncer(request, name), now_ms=changes.now_ms, outcome=outcome
+                self.stage.shard, Syncer(request, 4, name), now_ms=changes.now_ms, outcome=outcome
             )
         )
         answer = self._answers[name]

@@ -13,12 +13,21 @@ from highwater.groups.settings import GroupSettings
 from highwater.model.errors import ErrorCode
 from highwater.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
+PROTOCOL_NAMED_SINCE = 5
+
 
 class Syncer(NamedTuple):
     """A SyncGroup and its ticket."""
 
     request: SyncGroupRequest
+    version: int
     ticket: Ticket
+
+    @property
+    def names_its_protocol(self) -> bool:
+        """Whether it says what it thinks was agreed on, as it must since version 5 (KIP-559)."""
+        said = self.request.protocol_type is not None and self.request.protocol_name is not None
+        return said or self.version < PROTOCOL_NAMED_SINCE
 
 
 def refused(syncer: Syncer, error: ErrorCode) -> Answer:
@@ -49,7 +58,6 @@ def _check(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
         return error
     if request.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    # Since version 5 members say what they think was agreed on (KIP-559).
     if request.protocol_type not in {None, group.protocol_type} or request.protocol_name not in {None, group.protocol}:
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if group.state is GroupState.PREPARING_REBALANCE:

@@ -19,4 +19,4 @@ if TYPE_CHECKING:
 def handle(context: RequestContext, request: SyncGroupRequest) -> PendingAnswer[SyncGroupResponse]:
     """Take the request to its group."""
     context.require(Operation.READ, ResourceType.GROUP, request.group_id)
-    return context.broker.groups.shard_of(request.group_id).sync(request)
+    return context.broker.groups.shard_of(request.group_id).sync(request, version=context.version)

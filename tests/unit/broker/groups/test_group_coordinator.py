@@ -59,7 +59,7 @@ async def a_stable_member(fixture: Fixture, assignment: bytes = b"all") -> str:
         member_id=joined.member_id,
         assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=assignment)],
     )
-    synced = await fixture.answer(fixture.coordinator.shard_of("tea").sync(request))
+    synced = await fixture.answer(fixture.coordinator.shard_of("tea").sync(request, version=4))
     assert synced.assignment == assignment
     return joined.member_id
 
@@ -115,7 +115,7 @@ def test_after_a_crash_the_member_carries_on(run: Run) -> None:
         await fixture.restart()
         assert heartbeat(fixture, member_id) is ErrorCode.NONE
         request = SyncGroupRequest(group_id="tea", generation_id=1, member_id=member_id)
-        synced = await fixture.answer(fixture.coordinator.shard_of("tea").sync(request))
+        synced = await fixture.answer(fixture.coordinator.shard_of("tea").sync(request, version=4))
         assert synced.assignment == b"0 1 2"
 
     run(scenario)
@@ -308,7 +308,8 @@ def test_five_hundred_members_join_at_once(run: Run) -> None:
                         SyncGroupRequestAssignment(member_id=member.member_id, assignment=member.member_id.encode())
                         for member in each.members
                     ],
-                )
+                ),
+                version=4,
             )
             for each in joined
         ]
