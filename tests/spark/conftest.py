@@ -16,6 +16,8 @@ from pyspark.sql import DataFrameReader, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from highwater.testing.broker import BrokerProcess
+from highwater_spark.definition.load import load
+from highwater_spark.definition.model import Pipeline
 from highwater_spark.session import session
 
 ORACLE = os.environ.get("HIGHWATER_TEST_BOOTSTRAP")
@@ -25,6 +27,7 @@ JARS = Path(__file__).parent.parent.parent / ".tools" / "spark"
 NewTopicFixture = Callable[..., str]
 SendFixture = Callable[..., None]
 ReadFixture = Callable[..., list[Message]]
+PipelineFixture = Callable[..., Pipeline]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -51,6 +54,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # tests are over before the optimiser pays
     }
     started = session(app_name="tests", master="local[2]", jars=[JARS], conf=conf, log_file=folder / "spark.log")
     yield started
@@ -153,3 +157,17 @@ def kafka_stream(spark: SparkSession, bootstrap: str) -> DataStreamReader:
         .option("kafka.bootstrap.servers", bootstrap)
         .option("startingOffsets", "earliest")
     )
+
+
+@pytest.fixture
+def a_pipeline(bootstrap: str, tmp_path: Path) -> PipelineFixture:
+    """Write a pipeline file and load it; `<name>` in the text is replaced by the keyword of that name."""
+
+    def make(text: str, **names: str) -> Pipeline:
+        for name, value in {"folder": str(tmp_path), **names}.items():
+            text = text.replace(f"<{name}>", value)
+        path = tmp_path / "pipeline.yaml"
+        path.write_text(text)
+        return load(path, bootstrap=bootstrap, environment={})
+
+    return make

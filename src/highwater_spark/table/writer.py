@@ -98,14 +98,20 @@ class TableWriter:
         return count
 
     def _finish(self, commit: dict[str, object] | None) -> None:
-        """Make the files of a committed micro-batch visible; those that already are have left staging."""
+        """Make the files of a committed micro-batch visible; those that already are have left staging.
+
+        Readers see a folder's part of a micro-batch at once. Parts in several folders follow each other at once too,
+        but are not one step: a table that lists its files in a log, as Delta does, is needed for that.
+        """
         listed = commit["moves"] if commit is not None else []
         assert isinstance(listed, list), "we wrote it"
-        for move in (Move(Path(origin), Path(target)) for origin, target in listed):
-            if move.origin.exists():
-                move.target.parent.mkdir(parents=True, exist_ok=True)
-                move.origin.replace(move.target)
-                sync_folder(move.target.parent)
+        moves = [Move(Path(origin), Path(target)) for origin, target in listed if Path(origin).exists()]
+        for folder in {move.target.parent for move in moves}:
+            folder.mkdir(parents=True, exist_ok=True)
+        for move in moves:
+            move.origin.replace(move.target)
+        for folder in {move.target.parent for move in moves}:
+            sync_folder(folder)
         shutil.rmtree(self._layout.staging, ignore_errors=True)
 
 
