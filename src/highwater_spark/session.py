@@ -23,7 +23,11 @@ SESSION_DEFAULTS: Final[Mapping[str, str]] = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, is Spark's alone
     "spark.speculation": "false",  # two attempts of one task would write twice
 }
-_STACK_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # each error as pages of Java stack
+_STACK_LOGGERS: Final = (  # they print each error as pages of stack, which we tell in a line
+    "SQLQueryContextLogger",
+    "DataFrameQueryContextLogger",
+    "py4j.clientserver",
+)
 LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",

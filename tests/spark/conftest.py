@@ -64,7 +64,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def admin(bootstrap: str) -> AdminClient:
     """An admin client of the broker under test."""
-    return AdminClient({"bootstrap.servers": bootstrap})
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def new_topic(admin: AdminClient, request: pytest.FixtureRequest) -> NewTopicFix
 @pytest.fixture(scope="session")
 def send(bootstrap: str) -> SendFixture:
     """Send values to a topic, to one partition if given, and wait until all are acknowledged."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 2})
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 2, "log_level": 0})
 
     def send_all(
         topic: str,

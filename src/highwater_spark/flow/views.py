@@ -17,6 +17,7 @@ from highwater_spark.errors import PipelineFileError, did_you_mean
 
 DataFrameFunction = Callable[..., DataFrame]
 _POSITION: Final = re.compile(r"[(; ]line (\d+),? pos (\d+)")
+_UNKNOWN_VIEW: Final = re.compile(r"\[TABLE_OR_VIEW_NOT_FOUND\] The table or view `([^`]+)`")
 _MAX_TEXT: Final = 300
 
 
@@ -37,7 +38,7 @@ def build_views(
             try:
                 view = session.sql(transform.sql)
             except PySparkException as error:
-                raise PipelineFileError(_sql_mistake(pipeline, transform, error)) from error
+                raise PipelineFileError(_sql_mistake(pipeline, transform, error, views)) from error
         view.createOrReplaceTempView(transform.name)
         views[transform.name] = view
     return views
@@ -52,11 +53,15 @@ def spark_text(error: PySparkException) -> str:
     return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 3] + "..."
 
 
-def _sql_mistake(pipeline: Pipeline, transform: SqlTransform, error: PySparkException) -> str:
+def _sql_mistake(pipeline: Pipeline, transform: SqlTransform, error: PySparkException, views: Collection[str]) -> str:
     line = transform.sql_line
+    said = spark_text(error)
+    if unknown := _UNKNOWN_VIEW.search(str(error)):
+        hint = did_you_mean(unknown[1], views) or f"; there are {', '.join(views)}"
+        said = f"no source or earlier transform {unknown[1]!r}{hint}"
     if position := _POSITION.search(str(error)):
         line += int(position[1]) - 1
-    return pipeline.at(line, f"transform {transform.name!r}: {spark_text(error)}")
+    return pipeline.at(line, f"transform {transform.name!r}: {said}")
 
 
 def _called(pipeline: Pipeline, transform: PythonTransform, views: Mapping[str, DataFrame]) -> DataFrame:

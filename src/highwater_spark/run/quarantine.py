@@ -25,7 +25,7 @@ from highwater_spark.flow.views import build_views
 from highwater_spark.run.failures import one_line
 from highwater_spark.run.offsets import Ranges
 
-MAX_PER_BATCH: Final = 50  # more than that is not a bad record but a bad transform
+MAX_PER_BATCH: Final = 20  # more than that is not a bad record but a bad transform
 MAX_REMEMBERED: Final = 10_000
 Place = tuple[str, int, int]  # topic, partition, offset
 
