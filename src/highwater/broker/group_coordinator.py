@@ -12,11 +12,11 @@ from highwater.broker.group_topics import GroupTopics
 from highwater.broker.journal import Journal, JournalSettings
 from highwater.broker.topics import OFFSETS_TOPIC
 from highwater.config.settings import groups as settings
-from highwater.groups.partitioner import partition_for
 from highwater.groups.removal import deletion_of_topics
 from highwater.groups.settings import GroupSettings, MigrationPolicy
 from highwater.groups.shard import GroupShard
 from highwater.metrics import declared
+from highwater.model.coordinator_partition import partition_for
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.log_events import EventLog
 from highwater.protocol.records.compression import Codec

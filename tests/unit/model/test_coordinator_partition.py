@@ -2,7 +2,7 @@
 
 import pytest
 
-from highwater.groups.partitioner import java_hash, partition_for
+from highwater.model.coordinator_partition import java_hash, partition_for
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
-"""Which partition of `__consumer_offsets` keeps a group, and so which broker coordinates it."""
+"""Which partition of an internal topic keeps a group or a transactional id, and so which broker coordinates it."""
 
 from typing import Final
 
-DEFAULT_OFFSETS_PARTITIONS: Final = 50
+DEFAULT_PARTITIONS: Final = 50
+"""Of `__consumer_offsets` and of `__transaction_state`."""
 _SIGN_BIT: Final = 0x80000000
 _LOW_31_BITS: Final = 0x7FFFFFFF
 _LOW_32_BITS: Final = 0xFFFFFFFF
@@ -17,13 +18,13 @@ def java_hash(text: str) -> int:
     return value - (_SIGN_BIT << 1) if value & _SIGN_BIT else value
 
 
-def partition_for(group_id: str, partition_count: int = DEFAULT_OFFSETS_PARTITIONS) -> int:
-    """Return the partition whose leader coordinates `group_id`.
+def partition_for(key: str, partition_count: int = DEFAULT_PARTITIONS) -> int:
+    """Return the partition whose leader coordinates `key`.
 
     The one hash that has no positive counterpart in 32 bits, -2**31, counts as 0: that is what Kafka's `Utils.abs`
-    does, and a group must be found where another broker put it.
+    does, and what another broker put somewhere must be found there.
     """
-    hashed = java_hash(group_id)
+    hashed = java_hash(key)
     magnitude = 0 if hashed == -_SIGN_BIT else abs(hashed)
     assert magnitude <= _LOW_31_BITS
     return magnitude % partition_count

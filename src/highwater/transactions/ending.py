@@ -1,0 +1,96 @@
+"""EndTxn: the outcome of a transaction is decided. From then on it completes, whatever dies (KIP-98, KIP-890)."""
+
+from typing import NamedTuple
+
+from highwater.model.ids import NO_PRODUCER_ID, ProducerId
+from highwater.transactions.refusals import (
+    InvalidTransactionState,
+    NoFreshId,
+    ProducerFenced,
+    UnknownProducer,
+    unfinished,
+)
+from highwater.transactions.shard import TransactionShard
+from highwater.transactions.states import State, moved
+from highwater.transactions.transaction import MAX_EPOCH, Producer, Transaction, is_exhausted
+
+
+class Asked(NamedTuple):
+    """How a producer ends its transaction."""
+
+    transactional_id: str
+    producer: Producer
+    commits: bool
+    raises_epoch: bool = False
+    """Whether every transaction has an epoch of its own: `transaction.version` 2 (KIP-890, part 2)."""
+
+
+class Decision(NamedTuple):
+    """What to write, and who the producer is in its next transaction."""
+
+    prepared: Transaction | None
+    """None: all of it was done before, and the client has missed the answer."""
+    producer: Producer
+
+
+def needs_fresh_id(shard: TransactionShard, asked: Asked) -> bool:
+    """Whether this transaction uses up the epochs of its producer id."""
+    known = shard.transactions.get(asked.transactional_id)
+    return asked.raises_epoch and known is not None and known.producer == asked.producer and _is_last(asked.producer)
+
+
+def _is_last(producer: Producer) -> bool:
+    return is_exhausted(producer.epoch)
+
+
+def decide(shard: TransactionShard, asked: Asked, *, fresh_id: ProducerId | None, now_ms: int) -> Decision:
+    """Decide the outcome, or refuse."""
+    known = shard.transactions.get(asked.transactional_id)
+    if known is None:
+        raise UnknownProducer(f"{asked.transactional_id!r} is not known")
+    is_retry = asked.raises_epoch and _asks_again(known, asked.producer)
+    if known.producer.id != asked.producer.id and not is_retry:
+        raise UnknownProducer(f"{asked.transactional_id!r} does not belong to producer {asked.producer.id}")
+    if known.producer.epoch != asked.producer.epoch and not is_retry:
+        raise ProducerFenced(theirs=asked.producer, ours=known.producer)
+    prepared, complete = (
+        (State.PREPARE_COMMIT, State.COMPLETE_COMMIT) if asked.commits else (State.PREPARE_ABORT, State.COMPLETE_ABORT)
+    )
+    if known.state is prepared:
+        raise unfinished(known)
+    if known.state is complete and (is_retry or not asked.raises_epoch):
+        return Decision(None, known.producer)
+    aborts_nothing = asked.raises_epoch and not asked.commits and known.state.is_settled
+    if is_retry or not (known.state is State.ONGOING or aborts_nothing):
+        word = "commit" if asked.commits else "abort"
+        raise InvalidTransactionState(f"{asked.transactional_id!r} is in {known.state.label}: nothing to {word}")
+    transaction = _prepared(known, asked, fresh_id=fresh_id, now_ms=now_ms)
+    return Decision(transaction, transaction.completed(now_ms=now_ms).producer)
+
+
+def _asks_again(known: Transaction, producer: Producer) -> bool:
+    """Whether the producer is the one of the transaction before, whose end has raised the epoch."""
+    if producer == Producer(known.producer.id, known.producer.epoch - 1):
+        return True
+    return producer == Producer(known.previous_producer_id, MAX_EPOCH - 1) and known.producer.epoch == 0
+
+
+def _prepared(known: Transaction, asked: Asked, *, fresh_id: ProducerId | None, now_ms: int) -> Transaction:
+    target = State.PREPARE_COMMIT if asked.commits else State.PREPARE_ABORT
+    transaction = known._replace(
+        state=moved(known.state, target),
+        started_at_ms=now_ms if known.state.is_settled else known.started_at_ms,
+        updated_at_ms=now_ms,
+    )
+    if not asked.raises_epoch:
+        return transaction
+    next_id = NO_PRODUCER_ID
+    if _is_last(known.producer):
+        if fresh_id is None:
+            raise NoFreshId("a new producer id is needed; ask again")
+        next_id = fresh_id
+    epoch = known.producer.epoch
+    assert epoch < MAX_EPOCH, "the last epoch is never given to a client"
+    return transaction._replace(
+        producer=Producer(known.producer.id, epoch + 1), last_epoch=epoch, next_producer_id=next_id, client_version=2
+    )

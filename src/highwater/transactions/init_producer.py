@@ -1,0 +1,90 @@
+"""InitProducerId: a producer for a transactional id; whoever had it before is kept out (KIP-98, KIP-360)."""
+
+from typing import NamedTuple
+
+from highwater.model.errors import ErrorCode, KafkaError
+from highwater.model.ids import ProducerId
+from highwater.transactions.refusals import NoFreshId, ProducerFenced, unfinished
+from highwater.transactions.shard import TransactionShard
+from highwater.transactions.states import State, moved
+from highwater.transactions.transaction import NO_EPOCH, NOT_STARTED, Producer, Transaction, is_exhausted
+
+
+class Asked(NamedTuple):
+    """What a producer asks for."""
+
+    transactional_id: str
+    timeout_ms: int
+    expected: Producer | None = None
+    """Who it was until an error; None for a new instance, which fences the others (KIP-360)."""
+
+
+def needs_fresh_id(shard: TransactionShard, asked: Asked) -> bool:
+    """Whether the answer will be a producer id that nobody has had."""
+    known = shard.transactions.get(asked.transactional_id)
+    return known is None or (known.state.is_settled and _rotates(known, asked.expected))
+
+
+def _rotates(known: Transaction, expected: Producer | None) -> bool:
+    is_current = expected is None or expected.epoch == known.producer.epoch
+    return is_exhausted(known.producer.epoch) and is_current
+
+
+def decide(shard: TransactionShard, asked: Asked, *, fresh_id: ProducerId | None, now_ms: int) -> Transaction:
+    """Return what is known of the id from now on.
+
+    If that is PrepareAbort, a transaction was open: it is aborted first, and the producer has to ask again.
+    """
+    if not 0 < asked.timeout_ms <= shard.settings.max_timeout_ms:
+        raise KafkaError(
+            f"a transaction timeout of {asked.timeout_ms} ms; at most {shard.settings.max_timeout_ms} is allowed",
+            code=ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+        )
+    known = shard.transactions.get(asked.transactional_id)
+    if known is None:
+        producer = Producer(_taken(fresh_id), 0)
+        return Transaction(asked.transactional_id, producer, State.EMPTY, asked.timeout_ms, now_ms)
+    if asked.expected is not None and not _may_go_on(known, asked.expected):
+        raise ProducerFenced(theirs=asked.expected, ours=known.producer)
+    if known.state.is_prepared:
+        raise unfinished(known)
+    if known.state is State.ONGOING:
+        return known.fenced(now_ms=now_ms)
+    empty = known._replace(
+        state=moved(known.state, State.EMPTY),
+        timeout_ms=asked.timeout_ms,
+        partitions=frozenset(),
+        started_at_ms=NOT_STARTED,
+        updated_at_ms=now_ms,
+    )
+    if _rotates(known, asked.expected):
+        return empty._replace(
+            producer=Producer(_taken(fresh_id), 0),
+            previous_producer_id=known.producer.id,
+            last_epoch=NO_EPOCH if asked.expected is None else known.producer.epoch,
+        )
+    return _with_next_epoch(empty, asked.expected)
+
+
+def _may_go_on(known: Transaction, expected: Producer) -> bool:
+    """Whether the id that a producer names is its current one, or the one that was just used up."""
+    if expected.id == known.producer.id:
+        return True
+    return expected.id == known.previous_producer_id and is_exhausted(expected.epoch)
+
+
+def _with_next_epoch(empty: Transaction, expected: Producer | None) -> Transaction:
+    current = empty.producer
+    if expected is None:
+        return empty._replace(producer=Producer(current.id, current.epoch + 1), last_epoch=NO_EPOCH)
+    if expected == current:
+        return empty._replace(producer=Producer(current.id, current.epoch + 1), last_epoch=current.epoch)
+    if expected.epoch == empty.last_epoch:
+        return empty  # It asks again because it has missed the answer. A new instance would have erased this epoch.
+    raise ProducerFenced(theirs=expected, ours=current)
+
+
+def _taken(fresh_id: ProducerId | None) -> ProducerId:
+    if fresh_id is None:
+        raise NoFreshId("a new producer id is needed; ask again")
+    return fresh_id

@@ -1,0 +1,45 @@
+"""AddPartitionsToTxn: what a transaction is about to write to, and whether it may (KIP-98, KIP-890)."""
+
+from collections.abc import Collection
+
+from highwater.model.errors import ErrorCode
+from highwater.model.ids import TopicPartition
+from highwater.transactions.refusals import ProducerFenced, UnknownProducer, unfinished
+from highwater.transactions.shard import TransactionShard
+from highwater.transactions.states import State
+from highwater.transactions.transaction import Producer, Transaction
+
+
+def decide_add(
+    shard: TransactionShard,
+    transactional_id: str,
+    producer: Producer,
+    partitions: Collection[TopicPartition],
+    *,
+    client_version: int,
+    now_ms: int,
+) -> Transaction | None:
+    """Return the transaction with these partitions, or None if it has them already."""
+    known = _current(shard, transactional_id, producer)
+    if known.state is State.ONGOING and known.partitions.issuperset(partitions):
+        return None
+    return known.with_partitions(partitions, client_version=client_version, now_ms=now_ms)
+
+
+def check(
+    shard: TransactionShard, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+) -> list[ErrorCode]:
+    """Return for each partition whether the open transaction has it."""
+    known = _current(shard, transactional_id, producer)
+    return [ErrorCode.NONE if name in known.partitions else ErrorCode.TRANSACTION_ABORTABLE for name in partitions]
+
+
+def _current(shard: TransactionShard, transactional_id: str, producer: Producer) -> Transaction:
+    known = shard.transactions.get(transactional_id)
+    if known is None or known.producer.id != producer.id:
+        raise UnknownProducer(f"{transactional_id!r} does not belong to producer {producer.id}")
+    if known.producer.epoch != producer.epoch:
+        raise ProducerFenced(theirs=producer, ours=known.producer)
+    if known.state.is_prepared:
+        raise unfinished(known)
+    return known
