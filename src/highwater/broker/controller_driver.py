@@ -7,6 +7,7 @@ down: the next one, perhaps itself, reads everything anew and needs to know noth
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import TYPE_CHECKING, Any, Final
 
 from highwater.broker.controller_news import ControllerNews
@@ -39,10 +40,11 @@ from highwater.model.ids import BrokerId, TopicPartition
 from highwater.model.log_events import EventLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
 
     from highwater.broker.roles import Roles
     from highwater.config.broker_config import BrokerConfig
+    from highwater.controller.partition import Leadership
     from highwater.coordination.port import Coordination, Operation
     from highwater.coordination.records import BrokerRecord
 
@@ -216,6 +218,31 @@ class ControllerDriver:
                     office.deleted(name)
                 case telling:
                     office.tell(telling)
+        self._watch_moves(office)
+
+    def _watch_moves(self, office: _Office) -> None:
+        """Look at partitions that move as soon as their replicas catch up: notices of leaders come seconds later."""
+        moving = {name for name, _ in office.core.moving()}
+        for name in office.watched_moves.keys() - moving:
+            office.watched_moves.pop(name)()
+        for name in moving - office.watched_moves.keys():
+            look = functools.partial(self._move_may_have_arrived, office, name)
+            office.watched_moves[name] = self._coordination.watch_node(paths.partition_state(*name), look)
+            look()
+
+    def _move_may_have_arrived(self, office: _Office, name: TopicPartition) -> None:
+        self._spawn(self._look_at_move(office, name))
+
+    async def _look_at_move(self, office: _Office, name: TopicPartition) -> None:
+        async with self._turn:
+            if self._office is not office or name not in office.watched_moves:
+                return
+            try:
+                states = await office.store.states([name])
+                if states != office.known_states(states):
+                    await self._carry_out(office, office.core.step(IsrNoticed(states)))
+            except (CoordinationError, Deposed) as error:
+                self._step_down(office, error)
 
     def when_deleted(self, topic: str) -> asyncio.Future[None]:
         """Return what is done once a topic's last replica is gone and it is forgotten."""
@@ -348,8 +375,14 @@ class _Office:
         self.messengers: dict[BrokerId, Messenger] = {}
         self.peers: dict[BrokerId, Peer] = {}
         self.stop_watching: list[Callable[[], None]] = []
+        self.watched_moves: dict[TopicPartition, Callable[[], None]] = {}
         self.balancing: asyncio.Task[None] | None = None
         self._deletions: dict[str, asyncio.Future[None]] = {}
+
+    def known_states(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[Leadership, int]]:
+        """Return what the core knows of these partitions."""
+        found = ((name, self.core.find(name)) for name in names)
+        return {name: (held.leadership, held.version) for name, held in found if held is not None}
 
     def part_with(self, broker: BrokerId) -> None:
         """Tell a broker nothing any more."""
@@ -385,7 +418,7 @@ class _Office:
 
     def close(self) -> None:
         """End the term."""
-        for stop in self.stop_watching:
+        for stop in [*self.stop_watching, *self.watched_moves.values()]:
             stop()
         for broker in list(self.messengers):
             self.part_with(broker)

@@ -7,6 +7,7 @@ word about a partition than the one we follow; the same word twice does no harm.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from highwater.broker.cluster import LiveBroker
@@ -16,7 +17,7 @@ from highwater.config.topic_settings import TopicSettings
 from highwater.coordination import paths, records
 from highwater.coordination.records import ListenerAddress
 from highwater.model.errors import ErrorCode, KafkaError
-from highwater.model.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from highwater.model.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from highwater.model.log_events import EventLog
 from highwater.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -97,8 +98,17 @@ class Roles:
         """The number of our registration; the controller says which it speaks to."""
 
     def forget(self) -> None:
-        """Start afresh: our registration is gone, and the next controller tells us everything again."""
+        """Lead nothing: our session has ended, others may lead by now. The next controller tells us everything again.
+
+        Without this, a leader that was paused for long would go on taking writes with acks=1 that are cut off again
+        when it follows.
+        """
         self.told.clear()
+        led = [(name, role) for name, role in self._followed.items() if role.leader == self._broker_id]
+        self._followed.clear()
+        for name, role in led:
+            self._take(name, replace(role, leader=NO_BROKER), self._settings(name.topic))
+        self._followed.clear()
 
     # The three tellings ---------------------------------------------------------------------------------------------
 
@@ -217,7 +227,7 @@ class Roles:
 
     def _settings(self, name: str) -> TopicSettings:
         topic = self._topics.get(name)
-        return topic.settings if topic is not None else TopicSettings.resolve(self._config, self._configs[name])
+        return topic.settings if topic is not None else TopicSettings.resolve(self._config, self._configs.get(name, {}))
 
     def _learn_topic(self, told: UpdateMetadataTopicState) -> None:
         known = self._topics.get(told.topic_name)
