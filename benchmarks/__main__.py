@@ -4,6 +4,7 @@ Writes `.bench/results.json` and `.bench/results.md`.
 """
 
 import argparse
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -45,6 +46,7 @@ WARM_UP_REQUESTS: Final = 40_000
 def main(arguments: Sequence[str]) -> int:
     """Run the lines that were asked for."""
     options = parse(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the brokers are stopped too
     lines = [line for line in LINES if not options.only or line.name in options.only]
     effort = QUICK if options.quick else FULL
     results: dict[str, tuple[Line, list[Metric]]] = {}
@@ -62,6 +64,8 @@ def main(arguments: Sequence[str]) -> int:
                 (OUTPUT / "results.json").write_text(report.as_json(results, effort), encoding="utf-8")
     table = report.as_markdown(results, effort)
     (OUTPUT / "results.md").write_text(table, encoding="utf-8")
+    if options.publish:
+        report.publish(table, ROOT / "docs" / "benchmarks.md")
     say(f"\n{table}")
     return 0
 
@@ -73,6 +77,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--only", nargs="+", metavar="LINE", choices=[line.name for line in LINES], help="run only these lines"
     )
+    parser.add_argument("--publish", action="store_true", help="put the table into docs/benchmarks.md")
     return parser.parse_args(arguments)
 
 

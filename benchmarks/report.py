@@ -8,9 +8,12 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from benchmarks.measuring import Effort, Line, Metric
+
+START_MARK: Final = "<!-- results -->"
+END_MARK: Final = "<!-- /results -->"
 
 Results = Mapping[str, tuple[Line, Sequence[Metric]]]
 
@@ -72,6 +75,15 @@ def as_markdown(results: Results, effort: Effort) -> str:
         for metric in metrics
     ]
     return "\n".join([*head, *rows]) + "\n"
+
+
+def publish(table: str, page: Path) -> None:
+    """Put the table into a page, between its two marks."""
+    before, start, rest = page.read_text(encoding="utf-8").partition(START_MARK)
+    _, end, after = rest.partition(END_MARK)
+    assert start, f"{page} has no mark for results"
+    assert end, f"{page} has no mark for the end of results"
+    page.write_text(f"{before}{start}\n{table}{end}{after}", encoding="utf-8")
 
 
 def _spread(values: Sequence[float], unit: str) -> str:
