@@ -92,6 +92,10 @@ class Files(Protocol):
     """What storage asks of a disk."""
 
     def open(self, path: Path) -> File:
+        """Open a file for reading and writing. Raises FileNotFoundError."""
+        ...
+
+    def create(self, path: Path) -> File:
         """Open a file for reading and writing; make it when it is missing."""
         ...
 
@@ -161,9 +165,10 @@ def _write_in_parts(file: File, buffers: Sequence[BytesLike], position: int) -> 
 
 def read_file(files: Files, path: Path) -> bytes | None:
     """Return all of a small file, or None when it is missing."""
-    if not files.exists(path):
+    try:
+        file = files.open(path)
+    except FileNotFoundError:
         return None
-    file = files.open(path)
     return file.read(0, file.size())
 
 
@@ -173,7 +178,7 @@ def replace_file(files: Files, path: Path, content: bytes, *, sync: bool = True)
     Without `sync` this holds for a crash of the process only, which is enough where a reader can tell damage.
     """
     unfinished = path.with_name(path.name + ".tmp")
-    file = files.open(unfinished)
+    file = files.create(unfinished)
     file.cut(0)
     write_all(file, [content], 0, len(content))
     if sync:
@@ -188,9 +193,8 @@ class OsFile:
 
     __slots__ = ("_descriptor",)
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+    def __init__(self, path: Path, access: int = os.O_RDWR) -> None:
         self._descriptor = -1
-        access = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
         self._descriptor = os.open(path, access | os.O_CLOEXEC, 0o644)
 
     def __del__(self) -> None:
@@ -247,7 +251,7 @@ class OsMappedFile:
     __slots__ = ("_file", "memory")
 
     def __init__(self, path: Path, size: int) -> None:
-        self._file = OsFile(path)
+        self._file = OsFile(path, os.O_RDWR | os.O_CREAT)
         if self._file.size() < size:
             self._file.cut(size)
         self.memory: MutableBytes = mmap.mmap(self._file.fileno(), size)
@@ -280,8 +284,12 @@ class OsFiles:
     """The file system of this machine."""
 
     def open(self, path: Path) -> File:
-        """Open or make a file."""
+        """Open a file that exists."""
         return OsFile(path)
+
+    def create(self, path: Path) -> File:
+        """Open or make a file."""
+        return OsFile(path, os.O_RDWR | os.O_CREAT)
 
     def map(self, path: Path, size: int) -> MappedFile:
         """Map a file."""
@@ -343,7 +351,7 @@ class OsFiles:
 
     def lock(self, path: Path) -> Lock | None:
         """Lock a file by its open description: seen by other processes (Apache Kafka too) and within this one."""
-        file = OsFile(path)
+        file = OsFile(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.fcntl(file.fileno(), fcntl.F_OFD_SETLK, _WHOLE_FILE_EXCLUSIVE)
         except (BlockingIOError, PermissionError):
@@ -356,4 +364,4 @@ class ReadOnlyFiles(OsFiles):
 
     def open(self, path: Path) -> File:
         """Open a file that exists."""
-        return OsFile(path, read_only=True)
+        return OsFile(path, os.O_RDONLY)

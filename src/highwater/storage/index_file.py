@@ -78,14 +78,14 @@ class IndexFile:
         """Let go of the memory; `keep_file` leaves a file that is exactly as long as its entries, be it empty."""
         self._unmap()
         if keep_file:
-            self._files.open(self.path).cut(self._end)
+            self._files.create(self.path).cut(self._end)
 
     def reset(self, at_least_entries: int) -> None:
         """Forget every entry, to build the index anew with room for a number of them."""
         self._unmap()
         self._end = 0
         self.max_bytes = max(self.max_bytes, at_least_entries * self.entry_bytes)
-        self._files.open(self.path).cut(0)
+        self._files.create(self.path).cut(0)
 
 
 def used_bytes(file: File, entry_bytes: int) -> bytes:

@@ -104,6 +104,7 @@ class Log(StoredLog):
         clean: bool,
         recovery_point: int = 0,
         log_start_offset: int = 0,
+        first_dirty_offset: int = 0,
     ) -> "Log":
         """Open a log, or begin one. The offsets are those of the log dir's checkpoints.
 
@@ -118,6 +119,7 @@ class Log(StoredLog):
             clean=clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            first_dirty_offset=first_dirty_offset,
         )
         return cls(files, directory, config, loaded)
 

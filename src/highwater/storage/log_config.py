@@ -38,5 +38,9 @@ class LogConfig:
 
     @property
     def roll_after_ms(self) -> int:
-        """How much time one segment may span, jitter taken off."""
-        return self.segment_ms - min(self.segment_jitter_ms, self.segment_ms)
+        """How much time one segment may span, jitter taken off.
+
+        Only sealed segments are compacted, so `max.compaction.lag.ms` bounds it too.
+        """
+        span_ms = min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
+        return span_ms - min(self.segment_jitter_ms, span_ms)

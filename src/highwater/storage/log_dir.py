@@ -40,6 +40,7 @@ class LogDir:
         self._recovery_points = self._read_checkpoint(checkpoints.RECOVERY_POINTS)
         self._log_starts = self._read_checkpoint(checkpoints.LOG_START_OFFSETS)
         self._high_watermarks = self._read_checkpoint(checkpoints.HIGH_WATERMARKS)
+        self._first_dirty = self._read_checkpoint(checkpoints.CLEANED_OFFSETS)
         self._find_partitions()
 
     @classmethod
@@ -104,6 +105,7 @@ class LogDir:
                 clean=self.was_stopped_cleanly or name not in self._names,
                 recovery_point=self._recovery_points.get(name, 0),
                 log_start_offset=self._log_starts.get(name, 0),
+                first_dirty_offset=self._first_dirty.get(name, 0),
             )
         except OSError as error:
             raise StorageError(f"cannot open the log of {name} in {self.path}: {error.strerror or error}") from error
@@ -122,12 +124,16 @@ class LogDir:
         self._recovery_points.pop(name, None)
         self._log_starts.pop(name, None)
         self._high_watermarks.pop(name, None)
+        self._first_dirty.pop(name, None)
         return detached
 
     def remove_detached(self, folder: Path) -> None:
         """Remove a detached folder and all in it."""
         for entry in self._files.list(folder):
-            self._files.remove(folder / entry.name)
+            if entry.is_folder:
+                self.remove_detached(folder / entry.name)
+            else:
+                self._files.remove(folder / entry.name)
         self._files.remove_folder(folder)
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:

@@ -15,6 +15,7 @@ from highwater.protocol.records.batch import CHECKED_FROM, BatchHeader
 from highwater.storage import snapshot
 from highwater.storage.batch_scan import DamagedSegment
 from highwater.storage.checkpoints import DamagedCheckpoint
+from highwater.storage.compaction import swap
 from highwater.storage.files import Files
 from highwater.storage.leader_epochs import LeaderEpochs
 from highwater.storage.log_config import LogConfig
@@ -27,6 +28,7 @@ from highwater.storage.transactions import Transactions
 from highwater.storage.txn_index import TransactionIndex
 
 _LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, ".cleaned", ".tmp")
+"""Of deleted segments, of Kafka's compaction, of files that were about to be replaced."""
 _SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OffsetIndex.suffix, TimeIndex.suffix, TransactionIndex.suffix)
 
 
@@ -50,6 +52,7 @@ class LoadedLog:
     log_start_offset: int
     log_end_offset: int
     recovery_point: int
+    first_dirty_offset: int
     last_snapshot: int | None
     """Where the newest snapshot was taken, if that is known."""
     is_changed: bool
@@ -69,10 +72,12 @@ def load(
     clean: bool,
     recovery_point: int,
     log_start_offset: int,
+    first_dirty_offset: int,
 ) -> LoadedLog:
     """Open the log in `folder`, which is made when it is missing."""
     files.make_folder(folder)
     loader = _Loader(files, folder, config, now_ms)
+    loader.report.notes += swap.complete_after_crash(files, folder)
     loader.find_segments()
     if not loader.segments:
         loader.begin_at(log_start_offset)
@@ -93,6 +98,7 @@ def load(
         log_start_offset=log_start_offset,
         log_end_offset=replay.offset,
         recovery_point=min(recovery_point, replay.offset),
+        first_dirty_offset=min(max(first_dirty_offset, log_start_offset), replay.offset),
         last_snapshot=replay.snapshot_offset,
         is_changed=loader.is_changed,
         leader_epochs=loader.epochs,

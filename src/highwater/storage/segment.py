@@ -95,6 +95,16 @@ class Segment:
         return self._folder / f"{self.base_offset:020d}{LOG_SUFFIX}"
 
     @property
+    def sizes(self) -> SegmentSizes:
+        """The sizes of its files when it is sealed."""
+        return SegmentSizes(
+            self.size,
+            self.offset_index.entry_count * self.offset_index.entry_bytes,
+            self.time_index.entry_count * self.time_index.entry_bytes,
+            self.txn_index.size,
+        )
+
+    @property
     def file(self) -> File:
         """The file of the batches, opened."""
         if self._file is None:
@@ -105,7 +115,7 @@ class Segment:
 
     def create(self) -> None:
         """Make the file, so that the base offset is remembered even when nothing is ever appended."""
-        self._files.open(self.path)
+        self._files.create(self.path)
 
     def append(self, buffers: Sequence[BytesLike], batches: Sequence[BatchSummary], total_bytes: int) -> None:
         """Write batches in one go, then index them. After an OSError the caller cuts the segment back."""

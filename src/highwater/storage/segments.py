@@ -152,3 +152,9 @@ class Segments:
         """Take the oldest segment out, for deletion."""
         assert len(self._segments) > 1, "the active segment stays"
         return self._segments.pop(0)
+
+    def replace(self, old: list[Segment], new: Segment) -> None:
+        """Put one segment in the place of some that follow one another, of which none is the active one."""
+        number = self._segments.index(old[0])
+        assert self._segments[number : number + len(old)] == old
+        self._segments[number : number + len(old)] = [new]

@@ -8,6 +8,8 @@ from typing import NoReturn
 
 from highwater.model.errors import StorageError
 from highwater.storage import recovery, snapshot, timestamps
+from highwater.storage.compaction import swap
+from highwater.storage.compaction.plan import CompactedGroup, CompactionPlan, plan_compaction
 from highwater.storage.errors import OffsetOutOfRange
 from highwater.storage.file_region import FileRegion
 from highwater.storage.files import Files
@@ -31,6 +33,7 @@ class StoredLog:
         "_names_changed",
         "config",
         "directory",
+        "first_dirty_offset",
         "leader_epochs",
         "log_end_offset",
         "log_start_offset",
@@ -52,6 +55,8 @@ class StoredLog:
         """The offset that the next record gets; of what is written, not of what is staged."""
         self.recovery_point = loaded.recovery_point
         """What is below this offset is on the disk, flushed."""
+        self.first_dirty_offset = loaded.first_dirty_offset
+        """What is below has been compacted; for the cleaner to move, and to be kept in a checkpoint of the log dir."""
         self.leader_epochs = loaded.leader_epochs
         self.producers = loaded.producers
         self.transactions = loaded.transactions
@@ -78,18 +83,25 @@ class StoredLog:
             self._raise_out_of_range(offset)
         if offset >= up_to:
             return None
-        return self.segments.read(offset, up_to, self.log_end_offset, max_bytes=max_bytes, at_least_one=at_least_one)
+        try:
+            return self.segments.read(
+                offset, up_to, self.log_end_offset, max_bytes=max_bytes, at_least_one=at_least_one
+            )
+        except OSError as error:
+            raise StorageError(f"cannot read {self.directory}: {error}") from error
 
     def _raise_out_of_range(self, offset: int) -> NoReturn:
         raise OffsetOutOfRange(offset, log_start_offset=self.log_start_offset, log_end_offset=self.log_end_offset)
 
     def offset_for_timestamp(self, timestamp: int) -> TimedOffset | None:
-        """Return the first record whose timestamp is at least `timestamp`."""
-        return timestamps.first_at_or_after(self.segments, timestamp, log_start_offset=self.log_start_offset)
+        """Return the first record whose timestamp is at least `timestamp`. Raises StorageError."""
+        with self._disk_may_fail("read"):
+            return timestamps.first_at_or_after(self.segments, timestamp, log_start_offset=self.log_start_offset)
 
     def offset_of_max_timestamp(self) -> TimedOffset | None:
-        """Return the first record that has the largest timestamp."""
-        return timestamps.youngest(self.segments, log_start_offset=self.log_start_offset)
+        """Return the first record that has the largest timestamp. Raises StorageError."""
+        with self._disk_may_fail("read"):
+            return timestamps.youngest(self.segments, log_start_offset=self.log_start_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Return the largest epoch at or below `epoch`, and the offset where it ends; see `LeaderEpochs.end_offset`."""
@@ -101,11 +113,12 @@ class StoredLog:
         return high_watermark if unstable is None else min(max(unstable, self.log_start_offset), high_watermark)
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions with records between two offsets, by their first offset."""
+        """Return the aborted transactions with records between two offsets, by first offset. Raises StorageError."""
         found: list[AbortedTransaction] = []
-        for segment in self.segments.since(start):
-            if segment.txn_index.collect(start, end, found):
-                break
+        with self._disk_may_fail("read"):
+            for segment in self.segments.since(start):
+                if segment.txn_index.collect(start, end, found):
+                    break
         return sorted(found, key=attrgetter("first_offset"))
 
     # Cutting at either end
@@ -136,6 +149,7 @@ class StoredLog:
         """Forget all that is known of the records from the new end on."""
         self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
+        self.first_dirty_offset = min(self.first_dirty_offset, offset)
         self.leader_epochs.cut_end(offset)
         taken = snapshot.offsets(self._files, self.directory)
         self._remove_snapshots(taken_at for taken_at in taken if taken_at > offset)
@@ -187,6 +201,49 @@ class StoredLog:
         self.leader_epochs.cut_start(self.log_start_offset)
         taken = snapshot.offsets(self._files, self.directory)
         self._remove_snapshots(taken_at for taken_at in taken if taken_at < self.segments[0].base_offset)
+
+    # Compaction
+
+    def plan_compaction(self, *, high_watermark: int, now_ms: int, memory_bytes: int) -> CompactionPlan:
+        """Return what a round of compaction would work on; `is_due` says whether it is time. Raises StorageError."""
+        with self._disk_may_fail("read"):
+            return plan_compaction(
+                self.directory,
+                self.config,
+                list(self.segments),
+                self.producers,
+                first_dirty_offset=self.first_dirty_offset,
+                last_stable_offset=self.last_stable_offset(high_watermark),
+                now_ms=now_ms,
+                memory_bytes=memory_bytes,
+            )
+
+    def replace_segments(self, group: CompactedGroup) -> list[Segment] | None:
+        """Put a compacted segment in the place of those it was made from; return these, for later removal.
+
+        None when they are no longer what they were: retention or truncation came first. Raises StorageError.
+        """
+        expected = {member.base_offset: member.sizes.log for member in group.replaced}
+        old = [segment for segment in self.segments if expected.get(segment.base_offset) == segment.size]
+        if len(old) != len(expected) or self.segments.active in old:
+            return None
+        new = Segment(
+            self._files,
+            self.directory,
+            group.base_offset,
+            self.config,
+            created_ms=old[-1].created_ms,
+            sizes=group.sizes,
+        )
+        with self._disk_must_obey("compact"):
+            swap.commit(self._files, self.directory, group.base_offset)
+            for segment in old:
+                segment.mark_deleted()
+            swap.finish(self._files, self.directory, group.base_offset)
+            self.segments.replace(old, new)
+            self._remove_snapshots(segment.base_offset for segment in old[1:])
+        self._names_changed = True
+        return old
 
     # Life
 
@@ -261,10 +318,19 @@ class StoredLog:
         return flush
 
     @contextmanager
-    def _disk_must_obey(self, action: str) -> Iterator[None]:
-        """Turn an error of the disk into a StorageError, and take no more writes: the files may be in between."""
+    def _disk_may_fail(self, action: str) -> Iterator[None]:
+        """Turn an error of the disk into a StorageError."""
         try:
             yield
         except OSError as error:
-            self._is_broken = True
             raise StorageError(f"cannot {action} {self.directory}: {error}") from error
+
+    @contextmanager
+    def _disk_must_obey(self, action: str) -> Iterator[None]:
+        """Turn an error of the disk into a StorageError, and take no more writes: the files may be in between."""
+        with self._disk_may_fail(action):
+            try:
+                yield
+            except OSError:
+                self._is_broken = True
+                raise

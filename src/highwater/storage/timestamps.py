@@ -35,13 +35,15 @@ def first_at_or_after(segments: Segments, timestamp: int, *, log_start_offset: i
 
 def youngest(segments: Segments, *, log_start_offset: int) -> TimedOffset | None:
     """Return the first record that has the largest timestamp of all."""
-    largest = max(
-        (_largest(segment, log_start_offset) for segment in segments.since(log_start_offset)),
-        key=lambda timed: timed.timestamp,
-    )
-    if largest.timestamp < 0:
-        return None
-    return first_at_or_after(segments, largest.timestamp, log_start_offset=log_start_offset)
+    kept = segments.since(log_start_offset)
+    largest = max(_largest(segment, log_start_offset).timestamp for segment in kept)
+    found = first_at_or_after(segments, largest, log_start_offset=log_start_offset) if largest >= 0 else None
+    if found is None and largest >= 0:
+        # The youngest batch has lost its records to compaction: only those of the others count.
+        headers = [header for segment in kept for _, header in segment.headers() if header.record_count]
+        largest = max((header.max_timestamp for header in headers), default=NO_TIMESTAMP)
+        found = first_at_or_after(segments, largest, log_start_offset=log_start_offset) if largest >= 0 else None
+    return found
 
 
 def _largest(segment: Segment, log_start_offset: int) -> TimestampOffset:

@@ -44,9 +44,14 @@ class TransactionIndex:
         """Where the file is, if there is one."""
         return self._folder / f"{self._base_offset:020d}{self.suffix}"
 
+    @property
+    def size(self) -> int:
+        """The size of the file, in bytes."""
+        return self._size
+
     def _open(self) -> File:
         if self._file is None:
-            self._file = self._files.open(self.path)
+            self._file = self._files.create(self.path)
         return self._file
 
     def append(self, aborted: AbortedTransaction) -> None:

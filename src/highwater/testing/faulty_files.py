@@ -47,10 +47,14 @@ class FaultyFiles:
             raise OSError(self.error_number, os.strerror(self.error_number))
 
     def open(self, path: Path) -> File:
-        """Open a file; making one is a change."""
+        """Open a file."""
+        return _FaultyFile(self, self.real.open(path))
+
+    def create(self, path: Path) -> File:
+        """Open a file, or make it, which is a change."""
         if not self.real.exists(path):
             self.step(needs_space=True)
-        return _FaultyFile(self, self.real.open(path))
+        return _FaultyFile(self, self.real.create(path))
 
     def map(self, path: Path, size: int) -> MappedFile:
         """Map a file, which may make it longer, sparsely."""

@@ -7,6 +7,7 @@ from highwater.protocol.records.batch import iter_batches
 from highwater.protocol.records.compression import Codec
 from highwater.protocol.records.control import Marker, MarkerType, build_marker
 from highwater.protocol.records.record import Record, build_batch, read_records
+from highwater.storage.compaction.compaction import Compaction
 from highwater.storage.files import Files, OsFiles
 from highwater.storage.log import Log, Staged
 from highwater.storage.log_config import LogConfig
@@ -17,6 +18,7 @@ NOW_MS: Final = 1_700_000_000_000
 
 def a_batch(
     *values: bytes | None,
+    keys: list[bytes | None] | None = None,
     timestamps: list[int] | None = None,
     producer_id: int = -1,
     epoch: int = 0,
@@ -26,9 +28,10 @@ def a_batch(
 ) -> bytearray:
     """Return a batch of one record for each value, as a producer sends it."""
     times = timestamps or [NOW_MS] * len(values)
+    names = keys or [b"key"] * len(values)
     is_idempotent = producer_id >= 0
     return build_batch(
-        [Record(number, times[number], b"key", value) for number, value in enumerate(values)],
+        [Record(number, times[number], names[number], value) for number, value in enumerate(values)],
         codec=codec,
         producer_id=producer_id,
         producer_epoch=epoch if is_idempotent else -1,
@@ -82,14 +85,31 @@ class LogBench:
         self.log.write_staged()
         return staged
 
+    def compact(self, *, memory_bytes: int = 1_000_000) -> Compaction | None:
+        """Carry out one round of compaction, whether it is due or not; None when there is nothing to work on."""
+        plan = self.log.plan_compaction(
+            high_watermark=self.log.log_end_offset, now_ms=self.now_ms, memory_bytes=memory_bytes
+        )
+        if not plan.segments:
+            return None
+        compaction = Compaction(self.files, plan, pace=lambda _: None)
+        for group in compaction.groups():
+            replaced = self.log.replace_segments(group)
+            assert replaced is not None, "nobody else changes this log"
+            for segment in replaced:
+                segment.remove()
+        self.log.first_dirty_offset = compaction.end_offset
+        return compaction
+
     def records(self, offset: int | None = None, *, up_to: int | None = None) -> list[Record]:
-        """Read everything from an offset on, one batch at a time."""
+        """Read all records from an offset on, one batch at a time; transaction markers are left out."""
         offset = self.log.log_start_offset if offset is None else offset
         up_to = self.log.log_end_offset if up_to is None else up_to
         found: list[Record] = []
         while (region := self.log.read(offset, max_bytes=1, up_to=up_to)) is not None:
             ((position, header),) = iter_batches(data := region.read())
-            found += [record for record in read_records(data[position:]) if record.offset >= offset]
+            if not header.is_control:
+                found += [record for record in read_records(data[position:]) if record.offset >= offset]
             offset = header.next_offset
         return found
 

@@ -24,7 +24,7 @@ def files() -> OsFiles:
 
 
 def test_what_is_written_is_read(files: OsFiles, tmp_path: Path) -> None:
-    file = files.open(tmp_path / "a")
+    file = files.create(tmp_path / "a")
     assert file.write([b"one", bytearray(b"two"), memoryview(b"three")], 0) == 11
     assert file.write([b"TWO"], 3) == 3
     assert file.read(0, 100) == b"oneTWOthree"
@@ -45,7 +45,7 @@ def test_all_is_written_however_much_the_disk_takes_at_once(
     disk.largest_write = largest_write
     buffers = [b"%d," % number for number in range(count)]
     whole = b"".join(buffers)
-    file = disk.open(tmp_path / "a")
+    file = disk.create(tmp_path / "a")
     write_all(file, buffers, 2, len(whole))
     assert file.read(2, len(whole) + 1) == whole
 
@@ -54,7 +54,7 @@ def test_a_disk_that_takes_nothing_is_an_error(tmp_path: Path) -> None:
     disk = FaultyFiles()
     disk.largest_write = 0
     with pytest.raises(OSError, match="took none"):
-        write_all(disk.open(tmp_path / "a"), [b"data"], 0, 4)
+        write_all(disk.create(tmp_path / "a"), [b"data"], 0, 4)
 
 
 def test_a_map_is_sparse_and_seen_in_the_file(files: OsFiles, tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_map_is_sparse_and_seen_in_the_file(files: OsFiles, tmp_path: Path) ->
 
 
 def test_a_region_keeps_its_file_open(files: OsFiles, tmp_path: Path) -> None:
-    file = files.open(tmp_path / "a")
+    file = files.create(tmp_path / "a")
     write_all(file, [b"0123456789"], 0, 10)
     region = FileRegion(file, 2, 5)
     del file
@@ -95,6 +95,8 @@ def test_a_replaced_file_is_the_old_or_the_new_one_whenever_it_is_killed(tmp_pat
 
 
 def test_a_missing_file_reads_as_none(files: OsFiles, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        files.open(tmp_path / "missing")
     assert read_file(files, tmp_path / "missing") is None
     assert not (tmp_path / "missing").exists()
 

@@ -1,0 +1,169 @@
+"""One round of compaction: learn the newest offset of each key, then write what stays, portion by portion.
+
+It reads the segments of a plan and writes new ones into a folder of its own; the log is not touched. Whoever owns the
+log puts each portion in place of the segments it was made from (`swap.py`). So this may run in another process.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from crc32c import crc32c
+
+from highwater.protocol.records.batch import CHECKED_FROM, HEADER_BYTES, BatchHeader, Buffer, read_header
+from highwater.protocol.records.record import read_payload
+from highwater.protocol.records.spans import record_spans
+from highwater.storage import batch_scan
+from highwater.storage.batch_scan import DamagedSegment
+from highwater.storage.compaction import swap
+from highwater.storage.compaction.aborted_records import AbortedRecords
+from highwater.storage.compaction.batch_filter import BatchFilter
+from highwater.storage.compaction.offset_map import OffsetMap
+from highwater.storage.compaction.plan import CompactedGroup, CompactionPlan, SealedSegment, grouped
+from highwater.storage.files import Files
+from highwater.storage.segment import BatchSummary, Segment
+from highwater.storage.txn_index import TransactionIndex
+
+_WRITE_BYTES: Final = 1024 * 1024
+
+Pace: TypeAlias = Callable[[int], None]
+"""Told how many bytes were read or written; it waits, to keep to `log.cleaner.io.max.bytes.per.second`."""
+
+
+class Compaction:
+    """Carries out a plan. Raises KafkaError rather than to give a damaged batch a good checksum."""
+
+    def __init__(self, files: Files, plan: CompactionPlan, pace: Pace) -> None:
+        self._files = files
+        self._plan = plan
+        self._pace = pace
+        self._offsets = OffsetMap(plan.memory_bytes, latest_offset=plan.first_dirty_offset - 1)
+        self._aborted = self._aborted_records(plan.segments)
+        self._filter = BatchFilter(plan, self._offsets, self._aborted)
+        self.end_offset = self._read_keys()
+        """Below, all is compacted when every group is in place: the first dirty offset of the next round."""
+
+    @property
+    def records_read(self) -> int:
+        """How many records were looked at by `groups`."""
+        return self._filter.records_read
+
+    @property
+    def records_kept(self) -> int:
+        """How many of them stay."""
+        return self._filter.records_kept
+
+    def _aborted_records(self, segments: Iterable[SealedSegment]) -> AbortedRecords:
+        aborted = AbortedRecords()
+        for segment in segments:
+            size = segment.sizes.txn_index
+            index = TransactionIndex(self._files, self._plan.folder, segment.base_offset, size=size)
+            index.check()
+            aborted.expect(index)
+        return aborted
+
+    def _batches(self, segment: SealedSegment) -> Iterator[tuple[BatchHeader, memoryview, bool]]:
+        """Yield header and bytes of every batch, each one checked, and whether it is the last one."""
+        file = self._files.open(self._plan.folder / f"{segment.base_offset:020d}.log")
+        for position, header, batch in batch_scan.batches(file, 0, segment.sizes.log):
+            if crc32c(batch[CHECKED_FROM:]) != header.crc:
+                raise DamagedSegment(position, f"the batch of offset {header.base_offset} does not match its checksum")
+            self._pace(len(batch))
+            yield header, batch, position + len(batch) == segment.sizes.log
+
+    # First pass: keys
+
+    def _read_keys(self) -> int:
+        """Remember the newest offset of each key that has come in; return where the plan, or the memory, ends."""
+        dirty = self._plan.dirty_segments
+        aborted = self._aborted_records(dirty)
+        for segment in dirty:
+            for header, batch, _ in self._batches(segment):
+                if header.is_control:
+                    aborted.marks_nothing(header, batch)
+                elif not aborted.holds(header) and not self._remember(header, batch):
+                    return self._offsets.latest_offset + 1
+                self._offsets.latest_offset = header.last_offset
+        return self._plan.segments[-1].end_offset
+
+    def _remember(self, header: BatchHeader, batch: memoryview) -> bool:
+        """Put the keys of a batch into the map; say whether there was room for all."""
+        offsets, base_offset, first = self._offsets, header.base_offset, self._plan.first_dirty_offset
+        for span in record_spans(read_payload(batch, header), header.record_count):
+            offset = base_offset + span.offset_delta
+            if span.key is not None and offset >= first and not offsets.put(span.key, offset):
+                return False
+            offsets.latest_offset = offset
+        return True
+
+    # Second pass: what stays
+
+    def groups(self) -> Iterator[CompactedGroup]:
+        """Write the new segments, one after the other. Each must be put in place, or not, before the next is asked for.
+
+        A segment of which everything stays is left as it is.
+        """
+        swap.remove_written(self._files, self._plan.folder)
+        self._files.make_folder(self._plan.folder / swap.FOLDER)
+        affected = [segment for segment in self._plan.segments if segment.base_offset < self.end_offset]
+        for group in grouped(affected, self._plan.config):
+            written = self._write(group)
+            if written is not None:
+                yield written
+        swap.remove_written(self._files, self._plan.folder)
+
+    def _write(self, group: tuple[SealedSegment, ...]) -> CompactedGroup | None:
+        """Write one segment of what stays of a group; None when that is all of it."""
+        size = sum(member.sizes.log for member in group)
+        config = replace(
+            self._plan.config,
+            segment_index_bytes=max(self._plan.config.segment_index_bytes, 12 * (size // HEADER_BYTES + 2)),
+        )
+        folder = self._plan.folder / swap.FOLDER
+        segment = Segment(self._files, folder, group[0].base_offset, config, created_ms=self._plan.now_ms)
+        segment.create()
+        writer = _Writer(segment, self._pace)
+        is_changed = len(group) > 1
+        for member in group:
+            for header, batch, ends_segment in self._batches(member):
+                kept = self._filter.keep(header, batch, is_last=ends_segment and member is group[-1])
+                is_changed = is_changed or kept is not batch
+                if kept is not None:
+                    writer.write(kept)
+        writer.flush()
+        for aborted in self._aborted.kept:
+            segment.txn_index.append(aborted)
+        self._aborted.kept.clear()
+        if not is_changed:
+            segment.remove()
+            return None
+        segment.close()
+        for path in (segment.path, *segment.index_paths()):
+            if self._files.exists(path):
+                self._files.open(path).sync()
+        return CompactedGroup(segment.base_offset, group, segment.sizes)
+
+
+class _Writer:
+    """Appends batches to a segment, many at a time."""
+
+    def __init__(self, segment: Segment, pace: Pace) -> None:
+        self._segment = segment
+        self._pace = pace
+        self._buffers: list[Buffer] = []
+        self._batches: list[BatchSummary] = []
+        self._bytes = 0
+
+    def write(self, batch: Buffer) -> None:
+        header = read_header(batch)
+        self._buffers.append(batch)
+        self._batches.append((header.last_offset, header.size, header.max_timestamp))
+        self._bytes += header.size
+        if self._bytes >= _WRITE_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._batches:
+            self._segment.append(self._buffers, self._batches, self._bytes)
+            self._pace(self._bytes)
+        self._buffers, self._batches, self._bytes = [], [], 0

@@ -1,0 +1,53 @@
+"""Record spans: the same records that `read_records` finds, without their contents."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from highwater.protocol.records.batch import HEADER_BYTES
+from highwater.protocol.records.errors import InvalidRecord
+from highwater.protocol.records.record import Record, build_batch, read_records
+from highwater.protocol.records.spans import record_spans
+
+contents = st.tuples(
+    st.integers(-(2**40), 2**40),
+    st.none() | st.binary(max_size=300),
+    st.none() | st.binary(max_size=300),
+    st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=2).map(tuple),
+)
+
+
+@given(st.lists(st.tuples(st.integers(1, 1000), contents), min_size=1, max_size=8))
+def test_spans_are_the_records(found: list[tuple[int, tuple[int, bytes | None, bytes | None, tuple[()]]]]) -> None:
+    offset = -1
+    records = []
+    for step, (timestamp, key, value, headers) in found:
+        offset += step
+        records.append(Record(offset, timestamp, key, value, headers))
+    batch = bytes(build_batch(records))
+    payload = batch[HEADER_BYTES:]
+    spans = record_spans(payload, len(records))
+    assert read_records(batch) == records
+    assert [span.offset_delta for span in spans] == [record.offset for record in records]
+    assert [span.key for span in spans] == [record.key for record in records]
+    assert [span.has_value for span in spans] == [record.value is not None for record in records]
+    assert [span.timestamp_delta for span in spans] == [record.timestamp - records[0].timestamp for record in records]
+    assert b"".join(payload[span.start : span.end] for span in spans) == payload
+
+
+@given(st.binary(max_size=60), st.integers(0, 5))
+def test_garbage_is_refused_or_a_record(payload: bytes, count: int) -> None:
+    try:
+        spans = record_spans(payload, count)
+    except InvalidRecord:
+        return
+    assert len(spans) == count
+
+
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_a_record_that_is_cut_short_is_refused(cut: int) -> None:
+    payload = bytes(build_batch([Record(0, 0, b"key", b"value")]))[HEADER_BYTES:]
+    with pytest.raises(InvalidRecord):
+        record_spans(payload[:-cut], 1)
+    with pytest.raises(InvalidRecord, match="follow the last record"):
+        record_spans(payload + b"\x00", 1)
