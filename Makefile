@@ -28,8 +28,9 @@ jars: $(VENV)/.ready # Apache Kafka (real clients, benchmarks) and Spark's conne
 kcat:
 	@sh tools/install_kcat.sh
 
-demo: $(VENV)/.ready ## a broker, a producer and a consumer at work, for about 20 seconds
-	@$(BIN)/highwater demo
+demo: $(VENV)/.ready ## a broker, a producer, a group of readers and a Spark pipeline at work, for about a minute
+	@$(BIN)/python tools/fetch_jars.py spark || true
+	@HIGHWATER_SPARK_JARS=$(wildcard .tools/spark) $(BIN)/highwater demo
 
 test: setup ## every test
 	$(BIN)/pytest

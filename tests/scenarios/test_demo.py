@@ -6,7 +6,7 @@ import sys
 
 def test_the_demo_reads_all_that_it_wrote_and_ends_well() -> None:
     outcome = subprocess.run(
-        [sys.executable, "-m", "highwater", "demo", "--seconds", "2"],
+        [sys.executable, "-m", "highwater", "demo", "--seconds", "2", "--no-pipeline"],
         capture_output=True,
         text=True,
         timeout=120,

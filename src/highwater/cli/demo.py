@@ -13,6 +13,7 @@ from rich.live import Live
 
 from highwater.cli.cluster import Cluster
 from highwater.cli.demo_load import PARTITIONS, TOPIC, Load
+from highwater.cli.demo_pipeline import show_pipeline
 from highwater.cli.demo_screen import Screen
 from highwater.cli.failures import CommandFailed
 from highwater.cli.output import console, counted
@@ -34,15 +35,18 @@ def register(app: typer.Typer) -> None:
 def demo(
     *,
     seconds: Annotated[float, typer.Option("--seconds", min=1, max=3600, help="How long records are written.")] = 15.0,
+    pipeline: Annotated[
+        bool, typer.Option("--pipeline/--no-pipeline", help="Then also a data pipeline on Spark, for twice as long.")
+    ] = True,
 ) -> None:
-    """Start a broker, write and read for a while, and check that everything written was read."""
+    """Start a broker, write and read for a while, run a pipeline, and check that nothing was lost on the way."""
     try:
-        _demo(seconds)
+        _demo(seconds, with_pipeline=pipeline)
     except BrokerFailed as failure:
         raise CommandFailed(f"the demo's broker failed: {' '.join(str(failure).split())}") from None
 
 
-def _demo(seconds: float) -> None:
+def _demo(seconds: float, *, with_pipeline: bool) -> None:
     out = console()
     started = time.perf_counter()
     with BrokerProcess() as broker:
@@ -58,6 +62,8 @@ def _demo(seconds: float) -> None:
         _check(cluster, load)
         readers = counted(len(load.members), "reader")
         out.print(f"[green]✓[/] {load.read.total:,} records read by {readers}: each one once, in order, byte for byte")
+        if with_pipeline:
+            show_pipeline(out, broker.bootstrap_servers, 2 * seconds)
         out.print(f"[green]✓[/] the broker now uses {_memory(broker.pid)}")
     out.print("\nNow yours: [bold]highwater serve[/] runs a broker on port 9092; any Kafka client will do.")
 

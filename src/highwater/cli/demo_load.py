@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from highwater.cli.cluster import Cluster
 
-TOPIC: Final = "page-views"
+TOPIC: Final = "visits"
 GROUP: Final = "page-counters"
 PARTITIONS: Final = 6
 PAGES: Final = ("/", "/search", "/basket", "/checkout", "/orders", "/help", "/account", "/blog")

@@ -1,5 +1,6 @@
 """What a pipeline file says, once it is known to be right."""
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -215,6 +216,14 @@ class Pipeline:
             found.update(dict.fromkeys(sink.topics, sink.partitions))
         found.setdefault(self.dead_letters, 1)
         return found
+
+    def moved_to(self, folder: Path) -> "Pipeline":
+        """Return the pipeline with its checkpoint and tables in another folder than the working directory."""
+        sinks = tuple(
+            dataclasses.replace(sink, path=str(folder / sink.path)) if isinstance(sink, TableSink) else sink
+            for sink in self.sinks
+        )
+        return dataclasses.replace(self, checkpoint=str(folder / self.checkpoint), sinks=sinks)
 
     def at(self, line: int, message: str) -> str:
         """Return a message about a line of the file."""
