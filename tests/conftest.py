@@ -1,9 +1,14 @@
-"""Tests may be coroutines: each runs on a loop of its own, and not for ever."""
+"""Tests may be coroutines, each on a loop of its own and not for ever, and may run Apache Kafka's own tools."""
 
 import asyncio
 import inspect
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+from highwater.testing.waiting import PATIENCE_SECONDS
 
 COROUTINE_TEST_SECONDS = 60
 
@@ -16,3 +21,27 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     arguments = {name: pyfuncitem.funcargs[name] for name in names}
     asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), COROUTINE_TEST_SECONDS))
     return True
+
+
+@pytest.fixture(scope="session")
+def java() -> Callable[..., str]:
+    """Run one of Apache Kafka's command-line tools and return what it printed."""
+    jars = Path(__file__).parents[1] / ".tools" / "kafka"
+    assert any(jars.glob("kafka-tools-*.jar")), "Kafka's tools are missing: run `make setup`"
+    start = ("java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", f"{jars}/*")
+
+    def run(main_class: str, *arguments: str, stdin: str = "", fails: bool = False) -> str:
+        done = subprocess.run(
+            [*start, main_class, *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=4 * PATIENCE_SECONDS,
+            check=False,
+        )
+        assert (done.returncode != 0) == fails, (
+            f"{main_class} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        )
+        return done.stdout
+
+    return run

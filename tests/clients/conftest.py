@@ -7,10 +7,8 @@ then.
 """
 
 import os
-import subprocess
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,30 +136,6 @@ def take(consumer: Consumer, count: int) -> list[Message]:
             assert record.error() is None, record.error()
         records += arrived
     return records
-
-
-@pytest.fixture(scope="session")
-def java() -> Callable[..., str]:
-    """Run one of Apache Kafka's command-line tools and return what it printed."""
-    jars = Path(__file__).parents[2] / ".tools" / "kafka"
-    assert any(jars.glob("kafka-tools-*.jar")), "Kafka's tools are missing: run `make setup`"
-    start = ("java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", f"{jars}/*")
-
-    def run(main_class: str, *arguments: str, stdin: str = "", fails: bool = False) -> str:
-        done = subprocess.run(
-            [*start, main_class, *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=4 * PATIENCE_SECONDS,
-            check=False,
-        )
-        assert (done.returncode != 0) == fails, (
-            f"{main_class} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
-        )
-        return done.stdout
-
-    return run
 
 
 @pytest.fixture
