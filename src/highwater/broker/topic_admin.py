@@ -10,7 +10,7 @@ from highwater.broker.topic_rules import BROKERS_CHOICE, NewTopic
 from highwater.broker.topics import INTERNAL_TOPICS
 from highwater.config.settings import node
 from highwater.config.topic_settings import check_topic_configs
-from highwater.controller.placement import place
+from highwater.controller.placement import place, placement_order
 from highwater.coordination.records import TopicRecord
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.ids import BrokerId
@@ -166,14 +166,19 @@ class TopicAdmin:
         factor = self._config[node.DEFAULT_REPLICATION_FACTOR] if factor == BROKERS_CHOICE else factor
         topic_rules.check_partition_count(count)
         topic_rules.check_replication_factor(factor, len(live))
+        racks = self._racks()
         return place(
-            live,
+            placement_order(live, racks),
             first_partition=0,
             partition_count=count,
             replication_factor=factor,
             start=self._random_below(len(live)),
             shift=self._random_below(len(live)),
+            racks=racks,
         )
+
+    def _racks(self) -> dict[BrokerId, str | None]:
+        return {broker.id: broker.rack for broker in self._cluster.brokers.values()}
 
     def _plan_growth(
         self, topic: Topic, total: int, assignments: Sequence[Sequence[int]] | None
@@ -189,14 +194,17 @@ class TopicAdmin:
         factor = len(topic.partitions[0].replicas)
         if assignments is None:
             topic_rules.check_replication_factor(factor, len(live))
-            start = live.index(first) if (first := topic.partitions[0].replicas[0]) in live else 0
+            racks = self._racks()
+            order = placement_order(live, racks)
+            start = order.index(first) if (first := topic.partitions[0].replicas[0]) in order else 0
             return place(
-                live,
+                order,
                 first_partition=before,
                 partition_count=total - before,
                 replication_factor=factor,
                 start=start,
                 shift=start,
+                racks=racks,
             )
         if len(assignments) != total - before:
             raise KafkaError(
