@@ -295,8 +295,9 @@ class Partition:
             self._tell_committed(end)
         for follower in self.followers_of_data:
             follower.data_arrived(written_bytes or 1)
-        for reader in self.replica_readers:
-            reader.data_arrived(0)  # it is told the new watermark with its next answer, and not woken for it
+        if self.leadership is not None:
+            for reader in self.replica_readers:
+                reader.data_arrived(0)  # it is told the new watermark with its next answer, and not woken for it
 
     def _tell_committed(self, end: int) -> None:
         waiters = self._commit_waiters
