@@ -94,8 +94,11 @@ class Replica:
 class ReplicaGroup:
     """A partition: its replicas, the state that the cluster has agreed upon, and the time."""
 
-    def __init__(self, *names: str, truncates_by_high_watermark: bool = False) -> None:
+    def __init__(self, *names: str, truncates_by_high_watermark: bool = False, agrees_late: bool = False) -> None:
         self._by_high_watermark = truncates_by_high_watermark
+        self._agrees_late = agrees_late
+        self.proposed: list[IsrProposal] = []
+        """What leaders have proposed and is still on its way, if the cluster agrees late."""
         self.replicas = {BrokerId(number): Replica(BrokerId(number)) for number in range(len(names))}
         self._ids = {name: BrokerId(number) for number, name in enumerate(names)}
         self.now_ms = 0
@@ -132,18 +135,28 @@ class ReplicaGroup:
         """Return who could lead without losing anything that is committed."""
         return [name for name, broker in self._ids.items() if broker in self.isr and self.replicas[broker].is_alive]
 
-    def commit(self, proposal: IsrProposal | None) -> bool:
-        """Agree to in-sync replicas as proposed, if nothing was decided since; tell the leader."""
+    def propose(self, proposal: IsrProposal | None) -> bool:
+        """Take a leader's proposal; return whether it was agreed upon at once."""
         if proposal is None:
             return False
+        if self._agrees_late:
+            self.proposed.append(proposal)
+            return False
+        return self.commit(proposal)
+
+    def commit(self, proposal: IsrProposal) -> bool:
+        """Agree to in-sync replicas as proposed, if nothing was decided since; tell a leader that is still there."""
         leading = self.replicas[proposal.leader].leading
-        assert leading is not None
+        if leading is not None and leading.epoch != proposal.epoch:
+            leading = None
         if (proposal.expected_version, proposal.epoch) != (self.version, self.epoch):
-            leading.overtaken()
+            if leading is not None:
+                leading.overtaken()
             return False
         self.isr, self.version = proposal.isr, self.version + 1
-        leading.isr_committed(self.isr, self.version)
-        self._advance(self.replicas[proposal.leader])
+        if leading is not None:
+            leading.isr_committed(self.isr, self.version)
+            self._advance(self.replicas[proposal.leader])
         return True
 
     # The replicas' lives --------------------------------------------------------------------------------------------
@@ -209,7 +222,7 @@ class ReplicaGroup:
         if diverging is None:
             leading.fetched(asked.follower, asked.offset, now_ms=self.now_ms)
             self._advance(replica)
-            self.commit(leading.propose_growth(replica.high_watermark, now_ms=self.now_ms))
+            self.propose(leading.propose_growth(replica.high_watermark, now_ms=self.now_ms))
         records = () if diverging is not None else tuple(replica.log[asked.offset :])
         return FetchAnswer(asked.offset, leading.epoch, replica.high_watermark, records, diverging)
 
@@ -239,7 +252,7 @@ class ReplicaGroup:
         """Let the leader look who has been behind for too long."""
         leading = self.replicas[self.leader].leading
         assert leading is not None
-        return self.commit(leading.propose_shrinking(now_ms=self.now_ms))
+        return self.propose(leading.propose_shrinking(now_ms=self.now_ms))
 
     def _leadership(self, replica: Replica) -> LeaderState:
         replica.epochs.assign(self.epoch, replica.end_offset)

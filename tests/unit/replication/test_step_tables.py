@@ -210,7 +210,7 @@ def test_a_zombie_leader_commits_nothing_more() -> None:
     group.now_ms += MAX_LAG_MS + 1
     zombie = group["A"].leading
     assert zombie is not None
-    assert not group.commit(zombie.propose_shrinking(now_ms=group.now_ms)), "its conditional write is refused"
+    assert not group.propose(zombie.propose_shrinking(now_ms=group.now_ms)), "its conditional write is refused"
     group.write("y", to="A")
     assert group["A"].high_watermark == 1, "so it still waits for B"
     group.write("b")
