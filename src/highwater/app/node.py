@@ -25,6 +25,7 @@ from highwater.broker.partitions import Partitions
 from highwater.broker.producer_ids import ProducerIds
 from highwater.broker.replica_fetchers import ReplicaFetchers
 from highwater.broker.replicas import Replicas
+from highwater.broker.replication_throttles import ReplicationThrottles
 from highwater.broker.serve_alone import ServeAlone
 from highwater.broker.topic_admin import TopicAdmin
 from highwater.broker.topic_store import TopicStore
@@ -243,7 +244,10 @@ class Node:
             partitions=partitions,
             max_lag_ms=config[replication.REPLICA_LAG_TIME_MAX_MS],
         )
-        self._fetchers = ReplicaFetchers(loop, self._executor, self.broker_id, config, cluster=cluster, now_ms=_now_ms)
+        throttles = ReplicationThrottles(self.broker_id, config, now_ms=lambda: loop.time() * 1000)
+        self._fetchers = ReplicaFetchers(
+            loop, self._executor, self.broker_id, config, cluster=cluster, throttles=throttles, now_ms=_now_ms
+        )
         replicas = Replicas(
             loop,
             self._executor,
@@ -254,6 +258,7 @@ class Node:
             syncer=syncer,
             keeper=self._isr_keeper,
             fetchers=self._fetchers,
+            throttles=throttles,
             now_ms=_now_ms,
         )
         self._fetchers.serve(replicas)
@@ -326,6 +331,7 @@ class Node:
             producer_ids=ProducerIds(store, self.broker_id),
             partitions=partitions,
             replicas=replicas,
+            replication_throttles=throttles,
             appends=appends,
             fetch_sessions=FetchSessions(
                 appends,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from highwater.broker.partitions import Partitions
     from highwater.broker.producer_ids import ProducerIds
     from highwater.broker.replicas import Replicas
+    from highwater.broker.replication_throttles import ReplicationThrottles
     from highwater.broker.roles import Roles
     from highwater.broker.topic_admin import TopicAdmin
     from highwater.broker.topics import Topics
@@ -47,6 +48,7 @@ class Broker:
     producer_ids: ProducerIds
     partitions: Partitions
     replicas: Replicas
+    replication_throttles: ReplicationThrottles
     appends: Appends
     fetch_sessions: FetchSessions
     groups: GroupCoordinator

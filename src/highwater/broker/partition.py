@@ -79,6 +79,9 @@ class Partition:
         "followers_of_data",
         "high_watermark",
         "in_sync_replicas",
+        "is_caught_up",
+        "is_throttled_follower",
+        "is_throttled_leader",
         "leader",
         "leader_epoch",
         "leadership",
@@ -117,6 +120,9 @@ class Partition:
         self.leadership: LeaderState | None = None
         self.replicas: tuple[BrokerId, ...] = ()
         self.in_sync_replicas: tuple[BrokerId, ...] = ()
+        self.is_throttled_leader = self.is_throttled_follower = False
+        self.is_caught_up = False
+        """As a follower: whether we had all that was committed when our leader last answered."""
         self.followers_of_data: dict[DataWaiter, None] = {}
         """Consumers that want to know what is committed."""
         self.replica_readers: dict[DataWaiter, None] = {}
@@ -166,7 +172,7 @@ class Partition:
     def follow(self, leader: BrokerId, epoch: LeaderEpoch, *, replicas: tuple[BrokerId, ...]) -> None:
         """Follow `leader` from `epoch` on. Whoever waits for us to commit something waits in vain, and is told."""
         self.leads, self.leader, self.leader_epoch, self.leadership = False, leader, epoch, None
-        self.replicas, self.in_sync_replicas = replicas, ()
+        self.replicas, self.in_sync_replicas, self.is_caught_up = replicas, (), False
         self._refuse_waiters()
         self._wake_readers()
 
@@ -403,6 +409,7 @@ class Partition:
             if log.config.flush_ms < NEVER:
                 self._appends.unflushed[self] = None
         self.high_watermark = followers_high_watermark(Offset(log.log_end_offset), high_watermark)
+        self.is_caught_up = log.log_end_offset >= high_watermark
         if log.log_start_offset < log_start_offset <= log.log_end_offset:
             log.delete_records_before(log_start_offset)
 

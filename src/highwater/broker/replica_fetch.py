@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from highwater.broker.fetch_interest import FetchEntry
     from highwater.broker.partition import Partition
+    from highwater.broker.replication_throttles import ReplicationThrottles
     from highwater.model.ids import BrokerId
     from highwater.protocol.messages.fetch import FetchResponse
 
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
 class ReplicaFetch(DelayedFetch):
     """A fetch by `replica`. The first pass over its partitions tells each leader's rules; waiting for more does not."""
 
-    __slots__ = ("_is_first_pass", "replica")
+    __slots__ = ("_is_first_pass", "replica", "throttles")
 
     replica: BrokerId
+    throttles: ReplicationThrottles
 
     def start(self, answer: Callable[[FetchResponse], None]) -> None:
         """Tell the partitions how far the follower is, then read."""
@@ -59,12 +61,15 @@ class ReplicaFetch(DelayedFetch):
             diverging = partition.replica_fetched(
                 self.replica, entry.fetch_offset, epoch=entry.known_epoch, last_epoch=entry.last_fetched_epoch
             )
-        if diverging is None and (budget_bytes > 0 or at_least_one_batch):
+        has_room = budget_bytes > 0 or at_least_one_batch
+        if diverging is None and has_room and not self.throttles.holds_back_sending(partition, self.replica):
             records = partition.read_for_replica(
                 entry.fetch_offset,
                 max_bytes=min(entry.max_bytes, budget_bytes),
                 at_least_one_batch=at_least_one_batch,
             )
+        if records is not None:
+            self.throttles.sent(partition, self.replica, len(records))
         return PartitionData(
             partition_index=entry.key[1],
             high_watermark=partition.high_watermark,

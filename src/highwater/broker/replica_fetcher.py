@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from highwater.broker.partition import Partition
+    from highwater.broker.replication_throttles import ReplicationThrottles
     from highwater.coordination.records import ListenerAddress
     from highwater.model.ids import BrokerId
 
@@ -86,6 +87,7 @@ class ReplicaFetcher:
         *,
         find_leader: Callable[[BrokerId], ListenerAddress | None],
         disk: Disk,
+        throttles: ReplicationThrottles,
         now_ms: Callable[[], int],
         client_id: str,
     ) -> None:
@@ -94,6 +96,7 @@ class ReplicaFetcher:
         self._settings = settings
         self._find_leader = find_leader
         self._disk = disk
+        self._throttles = throttles
         self._now_ms = now_ms
         self._client_id = client_id
         self._followed: dict[PartitionKey, _Followed] = {}
@@ -169,7 +172,11 @@ class ReplicaFetcher:
 
     def _wanted(self) -> dict[PartitionKey, Wanted]:
         now, max_bytes = self._loop.time(), self._settings.partition_max_bytes
-        return {key: one.wanted(max_bytes) for key, one in self._followed.items() if one.resume_at <= now}
+        return {
+            key: one.wanted(max_bytes)
+            for key, one in self._followed.items()
+            if one.resume_at <= now and not self._throttles.holds_back_fetching(one.partition)
+        }
 
     def _connected(self) -> Peer:
         if self._peer is None:
@@ -220,6 +227,8 @@ class ReplicaFetcher:
     def _append(self, partition: Partition, data: PartitionData) -> None:
         records = data.records
         assert records is None or isinstance(records, memoryview), "what is received lies in memory"
+        if records is not None:
+            self._throttles.fetched(partition, len(records))
         partition.append_from_leader(
             records if records is not None else _NOTHING,
             high_watermark=Offset(data.high_watermark),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from highwater.broker.cluster import Cluster
     from highwater.broker.partition import Partition
     from highwater.broker.replicas import Replicas
+    from highwater.broker.replication_throttles import ReplicationThrottles
     from highwater.config.broker_config import BrokerConfig
     from highwater.coordination.records import ListenerAddress
     from highwater.model.ids import BrokerId, TopicPartition
@@ -32,6 +33,7 @@ class ReplicaFetchers:
         config: BrokerConfig,
         *,
         cluster: Cluster,
+        throttles: ReplicationThrottles,
         now_ms: Callable[[], int],
     ) -> None:
         self._loop = loop
@@ -39,6 +41,7 @@ class ReplicaFetchers:
         self._me = broker_id
         self._listener = config.inter_broker_endpoint.name
         self._cluster = cluster
+        self._throttles = throttles
         self._now_ms = now_ms
         self._per_leader = config[settings.NUM_REPLICA_FETCHERS]
         self._settings = FetcherSettings(
@@ -90,6 +93,7 @@ class ReplicaFetchers:
             self._settings,
             find_leader=self._address_of,
             disk=self,
+            throttles=self._throttles,
             now_ms=self._now_ms,
             client_id=f"broker-{self._me}-fetcher-{number}",
         )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from highwater.broker.log_syncer import LogSyncer
     from highwater.broker.partition_role import PartitionRole
     from highwater.broker.partitions import Partitions
+    from highwater.broker.replication_throttles import ReplicationThrottles
     from highwater.config.broker_config import BrokerConfig
     from highwater.config.topic_settings import TopicSettings
     from highwater.model.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
@@ -55,6 +56,7 @@ class Replicas:
         syncer: LogSyncer,
         keeper: IsrKeeper,
         fetchers: Fetchers,
+        throttles: ReplicationThrottles,
         now_ms: Callable[[], int],
     ) -> None:
         self._loop = loop
@@ -65,6 +67,7 @@ class Replicas:
         self._syncer = syncer
         self._keeper = keeper
         self._fetchers = fetchers
+        self._throttles = throttles
         self._now_ms = now_ms
         self.log_dirs = log_dirs
 
@@ -155,6 +158,7 @@ class Replicas:
             syncer=self._syncer,
             keeper=self._keeper,
         )
+        self._throttles.name(partition, settings)
         self._partitions.add(partition)
         return partition
 
@@ -180,6 +184,7 @@ class Replicas:
         if partition is not None:
             partition.log.config = self.log_config(settings)
             partition.min_insync_replicas = settings[replication.MIN_INSYNC_REPLICAS]
+            self._throttles.name(partition, settings)
 
     def log_config(self, settings: TopicSettings) -> LogConfig:
         """Return the settings of one log."""

@@ -12,6 +12,7 @@ from highwater.broker.log_syncer import LogSyncer
 from highwater.broker.partition import Partition
 from highwater.broker.partitions import Partitions
 from highwater.broker.replicas import Replicas
+from highwater.broker.replication_throttles import ReplicationThrottles
 from highwater.broker.upkeep import Upkeep
 from highwater.config.broker_config import BrokerConfig
 from highwater.config.topic_settings import TopicSettings
@@ -47,6 +48,7 @@ class House:
             syncer=LogSyncer(loop, self.executor),
             keeper=RememberedProposals(BrokerId(0)),
             fetchers=RememberedFollowing(),
+            throttles=ReplicationThrottles(BrokerId(0), self.config, now_ms=lambda: 0),
             now_ms=lambda: self.now_ms,
         )
         self.upkeep = Upkeep(

@@ -83,7 +83,7 @@ def handle(context: RequestContext, request: FetchRequest) -> DelayedFetch | Fet
         assemble=assemble,
     )
     if isinstance(fetch, ReplicaFetch):
-        fetch.replica = replica
+        fetch.replica, fetch.throttles = replica, broker.replication_throttles
     return fetch
 
 
