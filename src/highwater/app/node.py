@@ -13,6 +13,7 @@ from highwater.app.node_metrics import connect
 from highwater.broker.appends import Appends
 from highwater.broker.broker import Broker
 from highwater.broker.changes import Changes
+from highwater.broker.cleaner import Cleaner
 from highwater.broker.cluster import find_cluster, join_alone
 from highwater.broker.config_admin import ConfigAdmin
 from highwater.broker.fetch_sessions import FetchSessions
@@ -34,7 +35,7 @@ from highwater.broker.upkeep import Upkeep
 from highwater.config.settings import network, node, replication
 from highwater.coordination.embedded import FILE_NAME, EmbeddedCoordination
 from highwater.coordination.port import StoreFailed
-from highwater.metrics.declared import LOG_FLUSHES
+from highwater.metrics.declared import COMPACTION_ROUNDS, LOG_FLUSHES, UNCLEANABLE_PARTITIONS
 from highwater.metrics.http import MetricsServer
 from highwater.metrics.process import LoopLag, watch_process
 from highwater.metrics.registry import Registry
@@ -87,6 +88,7 @@ class Node:
         self._store: Coordination | None = None
         self._member: Member | None = None
         self._upkeep: Upkeep | None = None
+        self._cleaner: Cleaner | None = None
         self._groups: GroupCoordinator | None = None
         self._isr_keeper: IsrKeeper | None = None
         self._fetchers: ReplicaFetchers | None = None
@@ -111,6 +113,8 @@ class Node:
             log_dir.serving()
         assert self._upkeep is not None
         self._upkeep.start()
+        assert self._cleaner is not None
+        self._cleaner.start()
         assert self._isr_keeper is not None
         self._isr_keeper.start()
         connect(self._registry, broker)
@@ -137,6 +141,8 @@ class Node:
             self._fetchers.close()
         if self._isr_keeper is not None:
             self._isr_keeper.stop()
+        if self._cleaner is not None:
+            await self._cleaner.stop()
         if self._upkeep is not None:
             self._upkeep.stop()
             await self._close_logs(self._upkeep)
@@ -316,6 +322,11 @@ class Node:
         self._upkeep = Upkeep(
             loop, self._executor, config, partitions=partitions, replicas=replicas, appends=appends, now_ms=_now_ms
         )
+        self._cleaner = cleaner = Cleaner(
+            loop, self._executor, config, partitions=partitions, replicas=replicas, now_ms=_now_ms
+        )
+        self._registry.ask_one(COMPACTION_ROUNDS, lambda: cleaner.rounds)
+        self._registry.ask_one(UNCLEANABLE_PARTITIONS, lambda: len(cleaner.uncleanable))
         return Broker(
             id=self.broker_id,
             loop=loop,

@@ -12,7 +12,6 @@ from highwater.config.setting import Setting
 from highwater.config.settings import compaction, groups, log, network, replication, security, transactions
 
 _ONE_BROKER: Final = "this release runs one broker, with one replica of each partition"
-_NO_COMPACTION: Final = "topics are not compacted yet"
 _AS_THEY_CAME: Final = "batches are kept as they came, for now"
 _NO_GROUP_CONFIGS: Final = "groups have no settings of their own"
 _NO_TRANSACTIONS: Final = "transactions are not served yet"
@@ -28,12 +27,7 @@ NOT_YET: Final[Mapping[Setting[Any], str]] = MappingProxyType(
         log.COMPRESSION_GZIP_LEVEL: _AS_THEY_CAME,
         log.COMPRESSION_LZ4_LEVEL: _AS_THEY_CAME,
         log.COMPRESSION_ZSTD_LEVEL: _AS_THEY_CAME,
-        compaction.LOG_CLEANER_ENABLE: _NO_COMPACTION,
-        compaction.LOG_CLEANER_THREADS: _NO_COMPACTION,
-        compaction.LOG_CLEANER_BACKOFF_MS: _NO_COMPACTION,
-        compaction.LOG_CLEANER_DEDUPE_BUFFER_SIZE: _NO_COMPACTION,
-        compaction.LOG_CLEANER_IO_BUFFER_SIZE: _NO_COMPACTION,
-        compaction.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND: _NO_COMPACTION,
+        compaction.LOG_CLEANER_IO_BUFFER_SIZE: "compaction reads and writes a megabyte at a time",
         replication.REPLICA_SOCKET_RECEIVE_BUFFER_BYTES: _ONE_BROKER,
         groups.GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS: _NO_GROUP_CONFIGS,
         groups.GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS: _NO_GROUP_CONFIGS,

@@ -140,6 +140,18 @@ ACTIVE_CONTROLLERS: Final = Metric(
     "1 on the broker that is the controller, 0 elsewhere; the sum over the cluster should be 1.",
 )
 
+COMPACTION_ROUNDS: Final = Metric(
+    "highwater_log_compaction_rounds_total",
+    Kind.COUNTER,
+    "Rounds of compaction that were finished.",
+)
+
+UNCLEANABLE_PARTITIONS: Final = Metric(
+    "highwater_uncleanable_partitions",
+    Kind.GAUGE,
+    "Partitions that cannot be compacted: their log is damaged or their disk failed. Anything but 0 needs a look.",
+)
+
 GROUPS: Final = Metric(
     "highwater_groups",
     Kind.GAUGE,

@@ -12,7 +12,7 @@ from highwater.storage.segment import Segment
 class Flush:
     """The files to sync for all below `end_offset` to be on the disk. `run` touches nothing else: any thread may."""
 
-    __slots__ = ("_files", "_folder", "_to_sync", "end_offset", "has_run")
+    __slots__ = ("_files", "_folder", "_to_sync", "end_offset", "has_failed", "has_run")
 
     def __init__(self, files: Files, folder: Path, end_offset: int) -> None:
         self._files = files
@@ -20,6 +20,7 @@ class Flush:
         self._to_sync: list[File | Path] = []
         self.end_offset = end_offset
         self.has_run = False
+        self.has_failed = False
 
     def __len__(self) -> int:
         return len(self._to_sync)
@@ -52,5 +53,6 @@ class Flush:
                 elif self._files.exists(item):
                     self._files.open(item).sync()
         except OSError as error:
+            self.has_failed = True
             raise StorageError(f"cannot flush {self._folder}: {error}") from error
         self.has_run = True

@@ -30,6 +30,7 @@ class StoredLog:
         "_files",
         "_is_broken",
         "_last_snapshot",
+        "_lowest_end_offset",
         "_names_changed",
         "config",
         "directory",
@@ -56,7 +57,8 @@ class StoredLog:
         self.recovery_point = loaded.recovery_point
         """What is below this offset is on the disk, flushed."""
         self.first_dirty_offset = loaded.first_dirty_offset
-        """What is below has been compacted; for the cleaner to move, and to be kept in a checkpoint of the log dir."""
+        """What is below has been compacted; kept in a checkpoint of the log dir."""
+        self._lowest_end_offset = loaded.log_end_offset
         self.leader_epochs = loaded.leader_epochs
         self.producers = loaded.producers
         self.transactions = loaded.transactions
@@ -150,6 +152,7 @@ class StoredLog:
         self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
         self.first_dirty_offset = min(self.first_dirty_offset, offset)
+        self._lowest_end_offset = min(self._lowest_end_offset, offset)
         self.leader_epochs.cut_end(offset)
         taken = snapshot.offsets(self._files, self.directory)
         self._remove_snapshots(taken_at for taken_at in taken if taken_at > offset)
@@ -205,7 +208,11 @@ class StoredLog:
     # Compaction
 
     def plan_compaction(self, *, high_watermark: int, now_ms: int, memory_bytes: int) -> CompactionPlan:
-        """Return what a round of compaction would work on; `is_due` says whether it is time. Raises StorageError."""
+        """Return what a round of compaction would work on; `is_due` says whether it is time. Raises StorageError.
+
+        One round at a time: `replace_segments` for each of its groups, then `finish_compaction`.
+        """
+        self._lowest_end_offset = self.log_end_offset
         with self._disk_may_fail("read"):
             return plan_compaction(
                 self.directory,
@@ -244,6 +251,10 @@ class StoredLog:
             self._remove_snapshots(segment.base_offset for segment in old[1:])
         self._names_changed = True
         return old
+
+    def finish_compaction(self, end_offset: int) -> None:
+        """Know that all below `end_offset` is compacted, unless it was truncated and written anew in the meantime."""
+        self.first_dirty_offset = min(end_offset, self._lowest_end_offset)
 
     # Life
 
@@ -287,7 +298,7 @@ class StoredLog:
         """
         if flush.has_run:
             self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.log_end_offset))
-        else:
+        elif flush.has_failed:
             self._is_broken = True
 
     def flush(self) -> None:

@@ -98,7 +98,7 @@ class LogBench:
             assert replaced is not None, "nobody else changes this log"
             for segment in replaced:
                 segment.remove()
-        self.log.first_dirty_offset = compaction.end_offset
+        self.log.finish_compaction(compaction.end_offset)
         return compaction
 
     def records(self, offset: int | None = None, *, up_to: int | None = None) -> list[Record]:

@@ -35,8 +35,8 @@ def test_a_setting_is_read_or_listed_as_not_in_effect(name: str, setting: Settin
 
 
 def test_setting_what_has_no_effect_is_a_warning() -> None:
-    config = BrokerConfig({"log.cleaner.threads": "2"})
-    assert config.warnings == ("log.cleaner.threads has no effect: topics are not compacted yet",)
+    config = BrokerConfig({"log.preallocate": "true"})
+    assert config.warnings == ("log.preallocate has no effect: segments grow as they are written",)
 
 
 @pytest.mark.parametrize("setting", REFUSED, ids=lambda setting: setting.name)

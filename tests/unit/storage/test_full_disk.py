@@ -126,6 +126,15 @@ def test_a_flush_that_fails_is_not_tried_again(tmp_path: Path) -> None:
         write_six(bench)
 
 
+def test_a_flush_that_nobody_waited_for_breaks_nothing(bench: LogBench) -> None:
+    """A stop cancels those who wait for a flush; its end is not known then, and the close flushes again."""
+    bench.append_values(b"a")
+    bench.log.finish_flush(bench.log.start_flush())
+    assert bench.log.recovery_point == 0
+    bench.append_values(b"b")
+    assert len(bench.log.close()) > 0
+
+
 def test_a_flush_of_one_segment_is_one_sync(tmp_path: Path) -> None:
     """With `flush.messages=1` every append waits for it."""
     bench, disk = a_faulty_bench(tmp_path / "t-0", SPACIOUS)

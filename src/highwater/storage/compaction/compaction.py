@@ -55,6 +55,7 @@ class Compaction:
 
     def _aborted_records(self, segments: Iterable[SealedSegment]) -> AbortedRecords:
         aborted = AbortedRecords()
+        aborted.expect(self._plan.aborted_later)
         for segment in segments:
             size = segment.sizes.txn_index
             index = TransactionIndex(self._files, self._plan.folder, segment.base_offset, size=size)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from highwater.storage.log_config import LogConfig
 from highwater.storage.producer_state import ProducerStates
 from highwater.storage.segment import MAX_RELATIVE_OFFSET, Segment, SegmentSizes
+from highwater.storage.txn_index import AbortedTransaction
 
 
 class SealedSegment(NamedTuple):
@@ -52,6 +53,8 @@ class CompactionPlan:
     """What is below has been compacted before."""
     oldest_dirty_timestamp: int
     producers: dict[int, LastOfProducer]
+    aborted_later: tuple[AbortedTransaction, ...]
+    """Aborted transactions with records in these segments and their marker in a later one."""
     now_ms: int
     memory_bytes: int
 
@@ -102,6 +105,13 @@ def plan_compaction(
         ),
         first_dirty_offset=first_dirty_offset,
         oldest_dirty_timestamp=oldest.first_timestamp() if oldest is not None else -1,
+        aborted_later=tuple(
+            aborted
+            for segment in segments
+            if segment.base_offset >= end
+            for aborted in segment.txn_index
+            if aborted.first_offset < end
+        ),
         producers={state.producer_id: LastOfProducer(state.epoch, state.last_offset) for state in producers},
         now_ms=now_ms,
         memory_bytes=memory_bytes,

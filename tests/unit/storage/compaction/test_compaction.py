@@ -249,3 +249,22 @@ def test_the_youngest_record_is_found_although_a_younger_one_is_gone(bench: LogB
     found = bench.log.offset_of_max_timestamp()
     assert found is not None
     assert (found.offset, found.timestamp) == (1, NOW_MS + 5)
+
+
+def test_what_was_truncated_and_written_anew_during_a_round_is_dirty(bench: LogBench) -> None:
+    for number in range(20):
+        write(bench, (b"k%d" % (number % 4), b"%d" % number))
+    roll(bench)
+    end = bench.log.log_end_offset
+    plan = bench.log.plan_compaction(high_watermark=end, now_ms=NOW_MS, memory_bytes=10_000)
+    compaction = Compaction(bench.files, plan, lambda _: None)
+    for group in compaction.groups():
+        assert bench.log.replace_segments(group) is not None
+    bench.log.truncate_to(10, now_ms=NOW_MS)
+    for number in range(20):
+        write(bench, (b"k%d" % (number % 4), b"again"))
+    bench.log.finish_compaction(compaction.end_offset)
+    assert bench.log.first_dirty_offset <= 10
+    roll(bench)
+    bench.compact()
+    assert {value for _, value in pairs(bench)} == {b"again"}

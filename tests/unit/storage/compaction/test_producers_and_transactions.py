@@ -157,3 +157,36 @@ def test_an_aborted_transaction_over_many_segments_is_removed_from_all(log: Keye
     log.compact()
     assert log.pairs() == {b"p%d" % number: b"plain" for number in range(20)}
     assert len(log.bench.log.aborted_transactions(0, ALL)) == 1
+
+
+def test_a_transaction_that_is_aborted_in_a_later_segment_hides_nothing(log: Keyed) -> None:
+    """Before, only the transaction indexes of the compacted segments were looked at: 'a' was lost."""
+    log.write(b"a", b"kept")
+    log.write(b"a", b"aborted", producer_id=1, transactional=True)
+    log.roll()
+    log.bench.end_transaction(1, commit=False)
+    log.bench.compact()
+    assert log.pairs() == {b"a": b"kept"}
+    log.write(b"b", b"plain", producer_id=1)
+    for _ in range(3):
+        log.compact()
+        log.bench.now_ms += DAY_MS
+    assert log.pairs() == {b"a": b"kept", b"b": b"plain"}
+    assert log.bench.log.aborted_transactions(0, ALL) == []
+    assert log.markers() == 0
+
+
+def test_a_shell_of_a_transaction_keeps_its_marker(log: Keyed) -> None:
+    """Read again without it, the log would have a transaction that never ends."""
+    log.write(b"a", b"1", producer_id=1, transactional=True)
+    log.bench.end_transaction(1, commit=True)
+    log.write(b"a", b"2")
+    for _ in range(4):
+        log.compact()
+        log.bench.now_ms += DAY_MS
+    for path in log.bench.folder.glob("*.snapshot"):
+        path.unlink()
+    log.bench.open(clean=False)
+    end = log.bench.log.log_end_offset
+    assert log.bench.log.last_stable_offset(end) == end
+    assert [state.last_sequence for state in log.bench.log.producers] == [0]

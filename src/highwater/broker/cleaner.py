@@ -1,0 +1,181 @@
+"""Compaction of this broker's logs: which one is next, a worker process for it, and its results put in place."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pickle
+import sys
+from typing import TYPE_CHECKING, Final
+
+from highwater.config.settings import compaction as settings
+from highwater.model.errors import KafkaError, StorageError
+from highwater.model.log_events import EventLog
+from highwater.storage import checkpoints
+from highwater.storage.compaction.messages import GO_ON, LENGTH, Failed, Finished, Job, Report, encode
+from highwater.storage.compaction.plan import CompactedGroup, CompactionPlan
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from asyncio.subprocess import Process
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    from highwater.broker.partition import Partition
+    from highwater.broker.partitions import Partitions
+    from highwater.broker.replicas import Replicas
+    from highwater.config.broker_config import BrokerConfig
+    from highwater.model.ids import TopicPartition
+    from highwater.storage.segment import Segment
+
+events = EventLog("broker")
+
+LOGS_PER_BREATH: Final = 100
+WORKER_MODULE: Final = "highwater.storage.compaction.worker"
+
+
+class Cleaner:
+    """Compacts the log with the largest part of news, again and again, from `start` to `stop`."""
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        executor: Executor,
+        config: BrokerConfig,
+        *,
+        partitions: Partitions,
+        replicas: Replicas,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._loop = loop
+        self._executor = executor
+        self._config = config
+        self._partitions = partitions
+        self._replicas = replicas
+        self._now_ms = now_ms
+        self._workers = config[settings.LOG_CLEANER_THREADS] if config[settings.LOG_CLEANER_ENABLE] else 0
+        self._under_way: set[Partition] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.rounds = 0
+        self.uncleanable: dict[TopicPartition, str] = {}
+        """Logs that could not be compacted, and why; they are left alone until the next start."""
+
+    def start(self) -> None:
+        """Begin."""
+        self._tasks = [self._loop.create_task(self._run()) for _ in range(self._workers)]
+
+    async def stop(self) -> None:
+        """End; workers that are under way are killed, and what they have written is not used."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            found = await self._filthiest()
+            if found is None:
+                await asyncio.sleep(self._config[settings.LOG_CLEANER_BACKOFF_MS] / 1000)
+                continue
+            partition, plan = found
+            self._under_way.add(partition)
+            try:
+                await self._compact(partition, plan)
+            except (KafkaError, OSError) as error:
+                self._give_up(partition, str(error))
+            finally:
+                self._under_way.discard(partition)
+
+    async def _filthiest(self) -> tuple[Partition, CompactionPlan] | None:
+        """Return the log that is due and of which the largest part is new, with its plan."""
+        best: tuple[Partition, CompactionPlan] | None = None
+        memory_bytes = self._config[settings.LOG_CLEANER_DEDUPE_BUFFER_SIZE] // self._workers
+        for number, partition in enumerate(self._partitions, start=1):
+            if number % LOGS_PER_BREATH == 0:
+                await asyncio.sleep(0)
+            plan = self._plan(partition, memory_bytes)
+            if plan is not None and (best is None or plan.dirty_ratio > best[1].dirty_ratio):
+                best = partition, plan
+        return best
+
+    def _plan(self, partition: Partition, memory_bytes: int) -> CompactionPlan | None:
+        log = partition.log
+        if not log.config.compact or len(log.segments) < 2 or partition in self._under_way:
+            return None
+        if partition.name in self.uncleanable:
+            return None
+        try:
+            plan = log.plan_compaction(
+                high_watermark=partition.high_watermark, now_ms=self._now_ms(), memory_bytes=memory_bytes
+            )
+        except KafkaError as error:
+            self._give_up(partition, str(error))
+            return None
+        return plan if plan.is_due else None
+
+    # One round
+
+    async def _compact(self, partition: Partition, plan: CompactionPlan) -> None:
+        pace = max(1.0, self._config[settings.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND] / self._workers)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", WORKER_MODULE), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        )
+        try:
+            assert process.stdin is not None
+            process.stdin.write(encode(Job(plan, pace)))
+            while await self._take(partition, process):
+                process.stdin.write(GO_ON)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def _take(self, partition: Partition, process: Process) -> bool:
+        """Take the worker's next report; say whether it shall go on."""
+        assert process.stdout is not None
+        try:
+            (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
+            report: Report = pickle.loads(await process.stdout.readexactly(length))  # noqa: S301 - our own child
+        except asyncio.IncompleteReadError:
+            raise StorageError("the process that compacts it ended without a word") from None
+        match report:
+            case CompactedGroup():
+                return self._put_in_place(partition, report)
+            case Finished():
+                await self._finish(partition, report)
+            case Failed():
+                raise StorageError(report.reason)
+        return False
+
+    def _put_in_place(self, partition: Partition, group: CompactedGroup) -> bool:
+        if self._partitions.get(*partition.name) is not partition:
+            return False
+        replaced = partition.log.replace_segments(group)
+        if replaced is None:
+            return False
+        delay_ms = partition.log.config.file_delete_delay_ms
+        self._loop.call_later(delay_ms / 1000, self._remove_files, replaced)
+        return True
+
+    def _remove_files(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            self._loop.run_in_executor(self._executor, segment.remove)
+
+    async def _finish(self, partition: Partition, done: Finished) -> None:
+        log = partition.log
+        log.finish_compaction(done.end_offset)
+        self.rounds += 1
+        events.info(
+            "log_compacted", partition=partition.name, records=done.records_read, records_kept=done.records_kept
+        )
+        log_dir = self._replicas.log_dir_of(log)
+        offsets = {
+            other.name: other.log.first_dirty_offset
+            for other in self._partitions
+            if other.log.config.compact and other.log.directory.parent == log_dir.path
+        }
+        await self._loop.run_in_executor(self._executor, log_dir.write_checkpoint, checkpoints.CLEANED_OFFSETS, offsets)
+
+    def _give_up(self, partition: Partition, reason: str) -> None:
+        if self._partitions.get(*partition.name) is partition:
+            self.uncleanable[partition.name] = reason
+            events.error("log_cannot_be_compacted", partition=partition.name, reason=reason)

@@ -1,0 +1,69 @@
+"""A process for compaction: it reads every record, which would keep the broker's loop from serving.
+
+    python -m highwater.storage.compaction.worker
+
+A `Job` comes in on the standard input, what was done goes out on the standard output; see `messages.py`.
+"""
+
+import ctypes
+import os
+import pickle
+import signal
+import sys
+import time
+from typing import BinaryIO, Final
+
+from highwater.model.errors import KafkaError
+from highwater.storage.compaction.compaction import Compaction
+from highwater.storage.compaction.messages import GO_ON, LENGTH, Failed, Finished, Job, Report, encode
+from highwater.storage.files import OsFiles
+
+_SET_PARENT_DEATH_SIGNAL: Final = 1
+_NICENESS: Final = 5
+_SHORTEST_PAUSE_SECONDS: Final = 0.01
+
+
+class Pacer:
+    """Sleeps such that no more than a number of bytes a second are read and written."""
+
+    def __init__(self, max_bytes_per_second: float) -> None:
+        self._seconds_per_byte = 1 / max_bytes_per_second
+        self._due = time.monotonic()
+
+    def __call__(self, size_bytes: int) -> None:
+        """Count bytes, and sleep when they came too fast."""
+        now = time.monotonic()
+        self._due = max(self._due, now - 1) + size_bytes * self._seconds_per_byte
+        if self._due - now > _SHORTEST_PAUSE_SECONDS:
+            time.sleep(self._due - now)
+
+
+def work(incoming: BinaryIO, outgoing: BinaryIO) -> None:
+    """Carry out the one job that comes in."""
+
+    def tell(report: Report) -> None:
+        outgoing.write(encode(report))
+        outgoing.flush()
+
+    (length,) = LENGTH.unpack(incoming.read(LENGTH.size))
+    job: Job = pickle.loads(incoming.read(length))  # noqa: S301 - our own parent wrote it
+    try:
+        compaction = Compaction(OsFiles(), job.plan, Pacer(job.max_bytes_per_second))
+        for group in compaction.groups():
+            tell(group)
+            if incoming.read(1) != GO_ON:
+                return
+        tell(Finished(compaction.end_offset, compaction.records_read, compaction.records_kept))
+    except (KafkaError, OSError) as error:
+        tell(Failed(f"{type(error).__name__}: {error}"))
+
+
+def main() -> None:
+    """Work at low priority, and never outlive the broker: a new one may be compacting the same log by then."""
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    os.nice(_NICENESS)
+    work(sys.stdin.buffer, sys.stdout.buffer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""The process that compacts: a job in, groups out, one at a time."""
+
+import io
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from highwater.storage.compaction import worker
+from highwater.storage.compaction.messages import GO_ON, LENGTH, STOP, Failed, Finished, Job, Report, encode
+from highwater.storage.compaction.plan import CompactedGroup, CompactionPlan
+from highwater.storage.compaction.worker import Pacer
+from highwater.storage.log_config import LogConfig
+from highwater.testing.log_bench import NOW_MS, LogBench, a_batch
+
+UNLIMITED = 1e300
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> LogBench:
+    """A dirty log of several segments."""
+    bench = LogBench(tmp_path / "t-0", LogConfig(compact=True, segment_bytes=400))
+    for number in range(20):
+        bench.append(a_batch(b"%d" % number, keys=[b"k%d" % (number % 3)]))
+    return bench
+
+
+def a_plan(bench: LogBench) -> CompactionPlan:
+    return bench.log.plan_compaction(high_watermark=20, now_ms=NOW_MS, memory_bytes=100_000)
+
+
+def reports(data: bytes) -> Iterator[Report]:
+    stream = io.BytesIO(data)
+    while head := stream.read(LENGTH.size):
+        yield pickle.loads(stream.read(LENGTH.unpack(head)[0]))
+
+
+def run(bench: LogBench, answers: bytes) -> list[Report]:
+    outgoing = io.BytesIO()
+    worker.work(io.BytesIO(encode(Job(a_plan(bench), UNLIMITED)) + answers), outgoing)
+    return list(reports(outgoing.getvalue()))
+
+
+def test_a_process_of_its_own_does_the_job(bench: LogBench) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", worker.__name__],
+        input=encode(Job(a_plan(bench), UNLIMITED)) + GO_ON * 10,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    *groups, finished = reports(done.stdout)
+    assert len(groups) > 1
+    assert isinstance(finished, Finished)
+    assert finished.records_kept < finished.records_read
+    assert finished.end_offset == bench.log.segments.active.base_offset
+
+
+def test_it_stops_when_a_group_could_not_be_put_in_place(bench: LogBench) -> None:
+    (only,) = run(bench, STOP)
+    assert isinstance(only, CompactedGroup)
+
+
+def test_it_stops_when_the_broker_is_gone(bench: LogBench) -> None:
+    assert len(run(bench, b"")) == 1
+
+
+def test_it_says_why_it_cannot(bench: LogBench) -> None:
+    path = bench.log.segments[0].path
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    (failed,) = run(bench, GO_ON * 10)
+    assert isinstance(failed, Failed)
+    assert "checksum" in failed.reason
+
+
+def test_the_pace_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    pacer = Pacer(1000)
+    for _ in range(100):
+        pacer(100)
+    assert clock[0] - 100 == pytest.approx(10, abs=1)
