@@ -31,13 +31,17 @@ def scratch_topic(broker: Broker, partitions: int) -> Iterator[str]:
     try:
         yield name
     finally:
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin = _admin(broker)
         admin.delete_topics([name])[name].result(TIMEOUT_SECONDS)
+
+
+def _admin(broker: Broker) -> AdminClient:
+    return AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 5})
 
 
 def create_topic(broker: Broker, name: str, partitions: int) -> None:
     """Make a topic and wait until all of it can be used."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin = _admin(broker)
     asked = NewTopic(name, num_partitions=partitions, replication_factor=1, config=_CONFIG)
     admin.create_topics([asked], operation_timeout=TIMEOUT_SECONDS, request_timeout=TIMEOUT_SECONDS)[name].result()
     wait_until(lambda: is_usable(broker, name, partitions), name, timeout_seconds=TIMEOUT_SECONDS)

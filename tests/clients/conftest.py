@@ -52,8 +52,8 @@ def start_broker(highwater_broker_factory: BrokerFactory) -> BrokerFactory:
 
 @pytest.fixture(scope="session")
 def admin(bootstrap: str) -> AdminClient:
-    """An admin client of the shared broker."""
-    return AdminClient({"bootstrap.servers": bootstrap})
+    """An admin client of the shared broker; it outlives that broker, and keeps quiet about it."""
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
 
 
 @pytest.fixture

@@ -40,6 +40,8 @@ def test_two_members_share_four_partitions(bootstrap: str, new_topic: Callable[.
             stack.enter_context(closing(KafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=topic)))
             for _ in range(2)
         ]
+        for consumer in members:  # a leader that knows no partitions yet gives out none, and looks again in minutes
+            assert consumer.partitions_for_topic(topic) == {0, 1, 2, 3}
 
         def shared() -> bool:
             for consumer in members:

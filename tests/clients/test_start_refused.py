@@ -85,6 +85,8 @@ def test_data_whose_metadata_is_gone_is_left_alone(start_broker: BrokerFactory) 
 
 
 def test_what_cannot_be_followed_is_refused(tmp_path: Path) -> None:
-    line = serve(*settings(zookeeper_connect="127.0.0.1:2181", log_dirs=tmp_path / "data"))
-    assert "zookeeper.connect cannot be followed" in line
+    """A broker that took the setting and allowed everything would be worse than none."""
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    line = serve(*settings(authorizer_class_name=authorizer, log_dirs=tmp_path / "data"))
+    assert "authorizer.class.name cannot be followed" in line
     assert not (tmp_path / "data").exists()
