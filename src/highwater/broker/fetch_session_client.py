@@ -65,8 +65,11 @@ class FetchSessionClient:
             self._epoch = 1 if self._epoch == MAX_EPOCH else self._epoch + 1
 
     def start_over(self) -> None:
-        """Ask for everything next time: the leader may have lost the session, or we an answer."""
-        self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
+        """Ask for everything next time: the leader may have lost the session, or we an answer.
+
+        The request still names the old session, so that a leader that has it lets go of it.
+        """
+        self._epoch = INITIAL_EPOCH
         self._known = {}
 
 

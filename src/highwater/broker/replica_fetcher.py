@@ -19,6 +19,7 @@ from highwater.protocol.messages.fetch import FetchRequest, FetchResponse, Parti
 from highwater.replication.truncation import EpochEnd
 
 if TYPE_CHECKING:
+    from asyncio import TimerHandle
     from collections.abc import Callable, Mapping
 
     from highwater.broker.partition import Partition
@@ -30,6 +31,8 @@ events = EventLog("replication")
 
 FETCH_VERSION: Final = 16
 FIRST_PAUSE_S: Final = 0.02
+GATHERING_S: Final = 0.01
+"""How long partitions are gathered that come while a fetch waits at the leader, before it is asked anew for all."""
 _NOTHING: Final = memoryview(b"")
 
 
@@ -103,15 +106,26 @@ class ReplicaFetcher:
         self._session = FetchSessionClient()
         self._peer: Peer | None = None
         self._has_work = asyncio.Event()
+        self._is_asking = False
+        self._interruption: TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
     def __len__(self) -> int:
         return len(self._followed)
 
     def add(self, partition: Partition) -> None:
-        """Fetch for a partition, in the epoch that it is in."""
+        """Fetch for a partition, in the epoch that it is in, and soon: writers may wait for it."""
         self._followed[partition.topic_id, partition.name.partition] = _Followed(partition)
         self._has_work.set()
+        if self._is_asking and self._interruption is None:
+            self._interruption = self._loop.call_later(GATHERING_S, self._interrupt)
+
+    def _interrupt(self) -> None:
+        """Give up a fetch that may wait at the leader for long: the next one asks for new partitions too."""
+        if self._is_asking and self._peer is not None:
+            self._peer.close()
+        else:
+            self._interruption = None
 
     def remove(self, partition: Partition) -> None:
         """Fetch for it no longer; an answer that is on its way is dropped."""
@@ -119,6 +133,8 @@ class ReplicaFetcher:
 
     def close(self) -> None:
         """Hang up."""
+        if self._interruption is not None:
+            self._interruption.cancel()
         if self._peer is not None:
             self._peer.close()
 
@@ -134,6 +150,10 @@ class ReplicaFetcher:
                 pause_s = FIRST_PAUSE_S
                 continue
             except PeerGone as error:
+                if self._interruption is not None:
+                    self._interruption = None
+                    self._hang_up()
+                    continue
                 events.info("leader_not_reached", leader=self._leader, reason=str(error))
             except MalformedFrame as error:
                 events.error("bad_answer", leader=self._leader, reason=str(error))
@@ -156,12 +176,16 @@ class ReplicaFetcher:
         settings = self._settings
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=self._me),
-            max_wait_ms=settings.max_wait_ms,
+            max_wait_ms=self._max_wait_ms(),
             min_bytes=settings.min_bytes,
             max_bytes=settings.response_max_bytes,
         )
         self._session.add_to(request, wanted)
-        response = await self._connected().ask(request, FetchResponse, version=FETCH_VERSION)
+        self._is_asking = True
+        try:
+            response = await self._connected().ask(request, FetchResponse, version=FETCH_VERSION)
+        finally:
+            self._is_asking = False
         if response.error_code:
             events.info("fetch_refused", leader=self._leader, code=response.error_code)
             self._session.start_over()
@@ -177,6 +201,14 @@ class ReplicaFetcher:
             for key, one in self._followed.items()
             if one.resume_at <= now and not self._throttles.holds_back_fetching(one.partition)
         }
+
+    def _max_wait_ms(self) -> int:
+        """Return how long the leader may wait: not longer than until a partition that rests is to be tried again."""
+        now = self._loop.time()
+        rests_s = min((one.resume_at - now for one in self._followed.values() if one.resume_at > now), default=None)
+        if rests_s is None:
+            return self._settings.max_wait_ms
+        return min(self._settings.max_wait_ms, int(rests_s * 1000) + 1)
 
     def _connected(self) -> Peer:
         if self._peer is None:
