@@ -1,6 +1,7 @@
 """Where the records of a batch are, with what compaction needs to know of them, without taking them apart.
 
-A record that stays is copied byte for byte: it states its offset and timestamp relative to its batch.
+A record that stays is copied byte for byte: it states its offset and timestamp relative to its batch. The result is
+lists side by side, not objects: compaction looks at every record of a log, and lists are several times as fast.
 """
 
 from typing import Final, NamedTuple
@@ -12,78 +13,107 @@ _NULL: Final = 1
 """-1, folded: the length of what is not there."""
 
 
-class RecordSpan(NamedTuple):
-    """One record between two positions of an uncompressed payload."""
+class RecordSpans(NamedTuple):
+    """The records of an uncompressed payload, in order: what belongs to one has the same place in each list."""
 
-    start: int
-    end: int
-    offset_delta: int
-    timestamp_delta: int
-    key: bytes | None
-    has_value: bool
+    ends: list[int]
+    """Where a record ends, and the next one begins; the first one begins at 0."""
+    offset_deltas: list[int]
+    timestamp_deltas: list[int]
+    keys: list[bytes | None]
+    have_values: list[bool]
+    longest_key: int
+
+    def __len__(self) -> int:
+        return len(self.ends)
 
 
-def record_spans(payload: bytes, count: int) -> list[RecordSpan]:
-    """Return the `count` records that `payload` holds, in order. Raises InvalidRecord when it does not hold them."""
+def record_spans(payload: bytes, count: int) -> RecordSpans:
+    """Return the `count` records that `payload` holds. Raises InvalidRecord when it does not hold them."""
     try:
-        spans, position = _walk(payload, count)
+        spans = _walk(payload, count)
     except IndexError:
         raise InvalidRecord("a record is cut short") from None
-    if position != len(payload):
-        raise InvalidRecord(f"{len(payload) - position} bytes follow the last record")
+    end = spans.ends[-1] if spans.ends else 0
+    if end != len(payload):
+        raise InvalidRecord(f"{len(payload) - end} bytes follow the last record")
     return spans
 
 
-def _walk(data: bytes, count: int) -> tuple[list[RecordSpan], int]:  # noqa: C901, PLR0912 - unrolled for speed
-    """Walk over the records; numbers of one byte, which most are, are read in line."""
+def select(payload: bytes, spans: RecordSpans, numbers: list[int]) -> bytes:
+    """Return the bytes of some records, by their places."""
+    ends = spans.ends
+    return b"".join([payload[ends[number - 1] if number else 0 : ends[number]] for number in numbers])
+
+
+def _walk(data: bytes, count: int) -> RecordSpans:  # noqa: C901, PLR0912, PLR0915 - unrolled for speed
+    """Walk over the records; numbers of up to two bytes, which nearly all are, are read in line."""
+    ends: list[int] = []
+    offset_deltas: list[int] = []
+    timestamp_deltas: list[int] = []
+    keys: list[bytes | None] = []
+    have_values: list[bool] = []
     limit = len(data)
-    position = 0
+    position = longest_key = 0
     previous_delta = -1
-    spans: list[RecordSpan] = []
-    append, new = spans.append, tuple.__new__
     for _ in range(count):
-        start = position
         number = data[position]
+        position += 1
         if number > 0x7F:
-            number, position = read_folded(data, position)
-        else:
+            byte = data[position]
             position += 1
+            number += (byte << 7) - 0x80
+            if byte > 0x7F:
+                number, position = read_folded(data, position - 2)
         end = position + (number >> 1)
         if number & 1 or end > limit:
             raise InvalidRecord(f"a record states a length that does not fit the {limit - position} bytes left")
+        ends.append(end)
 
-        position += 1  # the attributes, of which none is in use
-        number = data[position]
+        number = data[position + 1]  # after the attributes, of which none is in use
+        position += 2
         if number > 0x7F:
-            number, position = read_folded(data, position)
-        else:
+            byte = data[position]
             position += 1
-        timestamp_delta = (number >> 1) ^ -(number & 1)
+            number += (byte << 7) - 0x80
+            if byte > 0x7F:
+                number, position = read_folded(data, position - 2)
+        timestamp_deltas.append((number >> 1) ^ -(number & 1))
 
         number = data[position]
+        position += 1
         if number > 0x7F:
-            number, position = read_folded(data, position)
-        else:
+            byte = data[position]
             position += 1
-        offset_delta = number >> 1
-        if number & 1 or offset_delta <= previous_delta:
+            number += (byte << 7) - 0x80
+            if byte > 0x7F:
+                number, position = read_folded(data, position - 2)
+        delta = number >> 1
+        if number & 1 or delta <= previous_delta:
             raise InvalidRecord(f"offset delta {(number >> 1) ^ -(number & 1)} follows {previous_delta}")
-        previous_delta = offset_delta
+        offset_deltas.append(delta)
+        previous_delta = delta
 
         number = data[position]
+        position += 1
         if number > 0x7F:
-            number, position = read_folded(data, position)
-        else:
+            byte = data[position]
             position += 1
-        key = None
+            number += (byte << 7) - 0x80
+            if byte > 0x7F:
+                number, position = read_folded(data, position - 2)
         if not number & 1:
-            key_start = position
-            position += number >> 1
-            key = data[key_start:position]
-        elif number != _NULL:
+            length = number >> 1
+            keys.append(data[position : position + length])
+            position += length
+            if length > longest_key:  # noqa: PLR1730 - a call of max() would cost more than all of this
+                longest_key = length
+        elif number == _NULL:
+            keys.append(None)
+        else:
             raise InvalidRecord("a record's key has a negative length")
         if position >= end:
             raise InvalidRecord("a record's key reaches beyond the record")
-        append(new(RecordSpan, (start, end, offset_delta, timestamp_delta, key, data[position] != _NULL)))
+        have_values.append(data[position] != _NULL)
         position = end
-    return spans, position
+    return RecordSpans(ends, offset_deltas, timestamp_deltas, keys, have_values, longest_key)

@@ -10,7 +10,7 @@ from highwater.protocol.records.batch import (
 )
 from highwater.protocol.records.compression import Codec, compress
 from highwater.protocol.records.record import assemble, read_payload, read_records, write_payload
-from highwater.protocol.records.spans import RecordSpan, record_spans
+from highwater.protocol.records.spans import RecordSpans, record_spans, select
 from highwater.storage.compaction.aborted_records import AbortedRecords
 from highwater.storage.compaction.offset_map import OffsetMap
 from highwater.storage.compaction.plan import CompactionPlan
@@ -66,24 +66,33 @@ class BatchFilter:
             return None
         payload = read_payload(batch, header)
         spans = record_spans(payload, header.record_count)
+        kept = self._numbers_of_newest(header, spans)
         horizon = header.delete_horizon_ms
-        is_past_horizon = horizon is not None and horizon <= self._plan.now_ms
-        newest, latest, base_offset = self._offsets.newest, self._offsets.latest_offset, header.base_offset
-        kept: list[RecordSpan] = []
-        for span in spans:
-            offset = base_offset + span.offset_delta
-            if offset <= latest:
-                if span.key is None or newest(span.key) > offset:
-                    continue
-                if is_past_horizon and not span.has_value:
-                    continue
-            kept.append(span)
-        if not kept:
-            return None
+        if False in spans.have_values:
+            if horizon is not None and horizon <= self._plan.now_ms:
+                latest_delta = self._offsets.latest_offset - header.base_offset
+                kept = [n for n in kept if spans.have_values[n] or spans.offset_deltas[n] > latest_delta]
+            elif horizon is None and not all([spans.have_values[n] for n in kept]):  # noqa: C419 - faster
+                self.records_kept += len(kept)
+                return self._with_horizon(header, batch, {spans.offset_deltas[n] for n in kept})
         self.records_kept += len(kept)
-        if horizon is None and not all([span.has_value for span in kept]):  # noqa: C419 - a list is faster here
-            return self._with_horizon(header, batch, {span.offset_delta for span in kept})
-        return batch if len(kept) == len(spans) else _rebuilt(header, payload, kept)
+        if len(kept) == header.record_count:
+            return batch
+        return _rebuilt(header, payload, spans, kept) if kept else None
+
+    def _numbers_of_newest(self, header: BatchHeader, spans: RecordSpans) -> list[int]:
+        """Return the places of the records that no later one replaces, as far as is known, and that have a key."""
+        base_offset = header.base_offset
+        latest_delta = self._offsets.latest_offset - base_offset
+        found = enumerate(zip(spans.offset_deltas, self._offsets.newest(spans), strict=True))
+        if None in spans.keys:
+            return [
+                number
+                for number, (delta, newest) in found
+                if delta > latest_delta
+                or (spans.keys[number] is not None and (newest is None or newest <= base_offset + delta))
+            ]
+        return [number for number, (delta, newest) in found if newest is None or newest <= base_offset + delta]
 
     def _with_horizon(self, header: BatchHeader, batch: memoryview, deltas: set[int]) -> bytearray:
         """Write down from when on tombstones and empty markers may go (KIP-534), in place of the base timestamp."""
@@ -101,15 +110,14 @@ class BatchFilter:
         )
 
 
-def _rebuilt(header: BatchHeader, payload: bytes, kept: list[RecordSpan]) -> bytearray:
+def _rebuilt(header: BatchHeader, payload: bytes, spans: RecordSpans, kept: list[int]) -> bytearray:
     """Return the batch with some of its records, byte for byte; offsets and sequences of the batch stay as they are."""
     max_timestamp = header.max_timestamp
     if not header.attributes & LOG_APPEND_TIME:
-        max_timestamp = header.base_timestamp + max(span.timestamp_delta for span in kept)
-    remaining = b"".join([payload[span.start : span.end] for span in kept])
+        max_timestamp = header.base_timestamp + max([spans.timestamp_deltas[number] for number in kept])
     return assemble(
         header._replace(max_timestamp=max_timestamp, record_count=len(kept)),
-        compress(Codec(header.codec), remaining),
+        compress(Codec(header.codec), select(payload, spans, kept)),
     )
 
 

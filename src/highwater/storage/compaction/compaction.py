@@ -82,20 +82,12 @@ class Compaction:
             for header, batch, _ in self._batches(segment):
                 if header.is_control:
                     aborted.marks_nothing(header, batch)
-                elif not aborted.holds(header) and not self._remember(header, batch):
-                    return self._offsets.latest_offset + 1
-                self._offsets.latest_offset = header.last_offset
+                elif not aborted.holds(header) and header.record_count:
+                    spans = record_spans(read_payload(batch, header), header.record_count)
+                    if not self._offsets.put(spans, header.base_offset):
+                        return self._offsets.latest_offset + 1
+                self._offsets.latest_offset = max(self._offsets.latest_offset, header.last_offset)
         return self._plan.segments[-1].end_offset
-
-    def _remember(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Put the keys of a batch into the map; say whether there was room for all."""
-        offsets, base_offset, first = self._offsets, header.base_offset, self._plan.first_dirty_offset
-        for span in record_spans(read_payload(batch, header), header.record_count):
-            offset = base_offset + span.offset_delta
-            if span.key is not None and offset >= first and not offsets.put(span.key, offset):
-                return False
-            offsets.latest_offset = offset
-        return True
 
     # Second pass: what stays
 

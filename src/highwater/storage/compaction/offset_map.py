@@ -1,7 +1,10 @@
 """Which offset is the newest of each key, in bounded memory."""
 
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
+
+from highwater.protocol.records.spans import RecordSpans
 
 _LONGEST_KEY_BYTES: Final = 64
 """Longer keys are remembered by a digest one byte longer than this, so that the two cannot be mixed up."""
@@ -19,28 +22,53 @@ class OffsetMap:
     __slots__ = ("_free_bytes", "_offsets", "latest_offset")
 
     def __init__(self, memory_bytes: int, *, latest_offset: int = -1) -> None:
-        self._offsets: dict[bytes, int] = {}
+        self._offsets: dict[bytes | None, int] = {}
         self._free_bytes = memory_bytes
         self.latest_offset = latest_offset
 
     def __len__(self) -> int:
         return len(self._offsets)
 
-    def put(self, key: bytes, offset: int) -> bool:
-        """Remember a newer offset of a key; say whether there was room. One key always fits."""
-        if len(key) > _LONGEST_KEY_BYTES:
-            key = _digest(key)
-        offsets = self._offsets
-        if key not in offsets:
-            self._free_bytes -= _BYTES_PER_ENTRY + len(key)
-            if self._free_bytes < 0 and offsets:
-                return False
-        offsets[key] = offset
+    def put(self, spans: RecordSpans, base_offset: int) -> bool:
+        """Remember the offsets of the records after `latest_offset`, which moves on; say whether there was room.
+
+        A first record always fits, so that every round gets somewhere.
+        """
+        keys = _remembered(spans)
+        entry_bytes = _BYTES_PER_ENTRY + min(spans.longest_key, _LONGEST_KEY_BYTES + 1)
+        if base_offset <= self.latest_offset or entry_bytes * len(keys) > self._free_bytes:
+            return self._put_one_by_one(keys, spans.offset_deltas, base_offset)
+        known = len(self._offsets)
+        self._offsets.update(zip(keys, [base_offset + delta for delta in spans.offset_deltas], strict=True))
+        self._offsets.pop(None, None)
+        self._free_bytes -= entry_bytes * (len(self._offsets) - known)
+        self.latest_offset = base_offset + spans.offset_deltas[-1]
         return True
 
-    def newest(self, key: bytes) -> int:
-        """Return the newest offset of a key, or -1."""
-        return self._offsets.get(_digest(key) if len(key) > _LONGEST_KEY_BYTES else key, -1)
+    def _put_one_by_one(self, keys: Sequence[bytes | None], offset_deltas: list[int], base_offset: int) -> bool:
+        for key, delta in zip(keys, offset_deltas, strict=True):
+            offset = base_offset + delta
+            if offset <= self.latest_offset:
+                continue
+            if key is not None:
+                if key not in self._offsets:
+                    self._free_bytes -= _BYTES_PER_ENTRY + len(key)
+                    if self._free_bytes < 0 and self._offsets:
+                        return False
+                self._offsets[key] = offset
+            self.latest_offset = offset
+        return True
+
+    def newest(self, spans: RecordSpans) -> list[int | None]:
+        """Return the newest offset of the key of each record, None where there is none."""
+        return list(map(self._offsets.get, _remembered(spans)))
+
+
+def _remembered(spans: RecordSpans) -> Sequence[bytes | None]:
+    """Return the keys as they are remembered."""
+    if spans.longest_key <= _LONGEST_KEY_BYTES:
+        return spans.keys
+    return [key if key is None or len(key) <= _LONGEST_KEY_BYTES else _digest(key) for key in spans.keys]
 
 
 def _digest(key: bytes) -> bytes:

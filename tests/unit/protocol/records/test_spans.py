@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from highwater.protocol.records.batch import HEADER_BYTES
 from highwater.protocol.records.errors import InvalidRecord
 from highwater.protocol.records.record import Record, build_batch, read_records
-from highwater.protocol.records.spans import record_spans
+from highwater.protocol.records.spans import record_spans, select
 
 contents = st.tuples(
     st.integers(-(2**40), 2**40),
@@ -28,11 +28,14 @@ def test_spans_are_the_records(found: list[tuple[int, tuple[int, bytes | None, b
     payload = batch[HEADER_BYTES:]
     spans = record_spans(payload, len(records))
     assert read_records(batch) == records
-    assert [span.offset_delta for span in spans] == [record.offset for record in records]
-    assert [span.key for span in spans] == [record.key for record in records]
-    assert [span.has_value for span in spans] == [record.value is not None for record in records]
-    assert [span.timestamp_delta for span in spans] == [record.timestamp - records[0].timestamp for record in records]
-    assert b"".join(payload[span.start : span.end] for span in spans) == payload
+    assert spans.offset_deltas == [record.offset for record in records]
+    assert spans.keys == [record.key for record in records]
+    assert spans.have_values == [record.value is not None for record in records]
+    assert spans.timestamp_deltas == [record.timestamp - records[0].timestamp for record in records]
+    assert spans.longest_key == max(len(record.key or b"") for record in records)
+    everything = list(range(len(records)))
+    assert select(payload, spans, everything) == payload
+    assert b"".join(select(payload, spans, [number]) for number in everything) == payload
 
 
 @given(st.binary(max_size=60), st.integers(0, 5))
