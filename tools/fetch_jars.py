@@ -64,7 +64,12 @@ SPARK: Final = JarSet(
     ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",),
     without=("org.apache.hadoop:*", "org.scala-lang:*", "org.slf4j:*"),
 )
-SETS: Final = {jar_set.name: jar_set for jar_set in (KAFKA, SPARK)}
+TABLES: Final = JarSet(
+    "tables",  # table formats that a pipeline can write to when the user adds them
+    ("io.delta:delta-spark_2.13:4.0.0", "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0"),
+    without=("org.apache.spark:*", "org.apache.hadoop:*", "org.scala-lang:*", "org.slf4j:*", "org.antlr:*"),
+)
+SETS: Final = {jar_set.name: jar_set for jar_set in (KAFKA, SPARK, TABLES)}
 
 
 def pom_of(jar_set: JarSet) -> str:

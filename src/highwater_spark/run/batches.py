@@ -15,7 +15,7 @@ from highwater_spark.flow.parse import bad, checked, good
 from highwater_spark.flow.plan import QueryPlan
 from highwater_spark.flow.views import build_views
 from highwater_spark.run.tally import Tally
-from highwater_spark.table.writer import TableWriter
+from highwater_spark.table.formats import SinkTable
 
 _SOURCE: Final = "_source"  # which source a record of the shared query comes from
 
@@ -42,7 +42,7 @@ class BatchWriter:
         pipeline: Pipeline,
         plan: QueryPlan,
         delivery: TopicDelivery,
-        tables: Mapping[str, TableWriter],
+        tables: Mapping[str, SinkTable],
         tally: Tally,
     ) -> None:
         self._pipeline = pipeline

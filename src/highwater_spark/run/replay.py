@@ -21,7 +21,7 @@ from highwater_spark.kafka.cluster import Cluster
 from highwater_spark.run.batches import BatchWriter, mixed_records
 from highwater_spark.run.progress import Display, QueryProgress, Snapshot
 from highwater_spark.run.tally import Tally
-from highwater_spark.table.writer import TableWriter
+from highwater_spark.table.formats import table_of
 
 _PLACE: Final = re.compile(r"(?:(?:(?P<topic>[^:]+):)?(?P<partition>\d+):)?(?P<offset>\d+)")
 
@@ -78,7 +78,9 @@ def replay(spark: SparkSession, pipeline: Pipeline, stretch: Stretch, display: D
     plan = plan_of(spark, pipeline)
     Cluster(pipeline.kafka).prepare(pipeline)
     identity = f"replay-{int(time.time() * 1000)}"
-    tables = {sink.name: TableWriter(sink, f"{pipeline.name}.{sink.name}.{identity}") for sink in pipeline.table_sinks}
+    tables = {
+        sink.name: table_of(spark, sink, f"{pipeline.name}.{sink.name}.{identity}") for sink in pipeline.table_sinks
+    }
     for sink in pipeline.table_sinks:
         tables[sink.name].check(plan.views[sink.view])
     everything = QueryPlan("replay", None, Mode.APPEND, pipeline.sinks, frozenset(plan.views))

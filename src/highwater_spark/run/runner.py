@@ -28,7 +28,7 @@ from highwater_spark.run.quarantine import MAX_REMEMBERED, Search
 from highwater_spark.run.queries import RunningQuery, stream_of_query
 from highwater_spark.run.state import StateStore
 from highwater_spark.run.tally import Tally
-from highwater_spark.table.writer import TableWriter
+from highwater_spark.table.formats import SinkTable, table_of
 
 LOOK_SECONDS: Final = 0.25
 QUIET_SECONDS: Final = 10.0  # without news from a query for so long, ask whether a broker is there
@@ -71,7 +71,9 @@ class Runner:
         self._wait_for_broker()
         outputs = self._cluster.prepare(self._pipeline)
         self._store = StateStore(self._spark, self._pipeline, self._options.place)
-        tables = {sink.name: TableWriter(sink, self._writer_name(sink.name)) for sink in self._pipeline.table_sinks}
+        tables = {
+            sink.name: table_of(self._spark, sink, self._writer_name(sink.name)) for sink in self._pipeline.table_sinks
+        }
         for sink in self._pipeline.table_sinks:
             tables[sink.name].check(plan.views[sink.view])
         if self._options.full_refresh:
@@ -91,7 +93,7 @@ class Runner:
     def _writer_name(self, sink: str) -> str:
         return f"{self._pipeline.name}.{sink}"
 
-    def _start_first(self, plan: QueryPlan, tables: Mapping[str, TableWriter]) -> None:
+    def _start_first(self, plan: QueryPlan, tables: Mapping[str, SinkTable]) -> None:
         query = RunningQuery(
             plan,
             BatchWriter(self._pipeline, plan, self._delivery, tables, self._tally),

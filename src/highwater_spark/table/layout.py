@@ -71,12 +71,18 @@ def sequence_of(path: Path) -> int:
     return int(found[1]) if found else 0
 
 
+def period_of(part: str) -> tuple[str, str] | None:
+    """Return the period and the column of `day(at)`, or nothing for a plain column."""
+    found = _PERIOD.fullmatch(part)
+    return (found[1], found[2]) if found else None
+
+
 def partition_columns(partition_by: tuple[str, ...]) -> dict[str, Column]:
     """Return the columns that become folders: `day(at)` is a column `day`, a plain column is itself."""
     columns: dict[str, Column] = {}
     for part in partition_by:
-        if period := _PERIOD.fullmatch(part):
-            columns[period[1]] = F.date_format(F.col(f"`{period[2]}`"), _FORMATS[period[1]])
+        if period := period_of(part):
+            columns[period[0]] = F.date_format(F.col(f"`{period[1]}`"), _FORMATS[period[0]])
         else:
             columns[part] = F.col(f"`{part}`")
     return columns

@@ -33,7 +33,9 @@ class TableWriter:
 
     def __init__(self, sink: TableSink, writer: str) -> None:
         self._sink = sink
-        self._layout = Layout(Path(sink.path).absolute(), writer)
+        if "://" in sink.path.removeprefix("file://"):
+            raise StateError(f"table {sink.path}: Parquet tables need a file system; use delta or iceberg there")
+        self._layout = Layout(Path(sink.path.removeprefix("file://")).absolute(), writer)
         self._folders = list(partition_columns(sink.partition_by))
 
     def prepare(self, *, is_first_run: bool) -> None:

@@ -1,9 +1,11 @@
 """What a pipeline file may say, and how its mistakes are told."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from highwater_spark.definition import load as load_module
 from highwater_spark.definition.columns import UnknownType, check_type
 from highwater_spark.definition.load import load
 from highwater_spark.definition.model import JsonFormat, Mode, Pipeline, TableSink, TextFormat, TopicSink
@@ -167,3 +169,13 @@ def test_types_of_any_depth_are_known(good: str) -> None:
 def test_what_is_no_type_is_refused(bad: str) -> None:
     with pytest.raises(UnknownType):
         check_type(bad)
+
+
+def test_every_key_of_the_file_is_documented() -> None:
+    """The loader asks for its keys by name; each must be in the reference."""
+    source = Path(load_module.__file__).read_text()
+    asked = set(re.findall(r'(?:text|texts|number|choice|section|sections|scalar)\("(\w+)"', source))
+    asked |= set(re.findall(r'_interval\(\w+, "(\w+)"\)', source))
+    assert len(asked) > 25, "the search itself must not go blind"
+    reference = (Path(__file__).parents[3] / "docs" / "pipelines.md").read_text()
+    assert [key for key in sorted(asked) if f"`{key}`" not in reference] == []
