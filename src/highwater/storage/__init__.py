@@ -1,1 +1,1 @@
-"""One partition's log on disk, synchronous: segments, indexes, recovery, retention, producer state."""
+"""One partition's log on disk, synchronous: segments, indexes, recovery, retention, compaction, producer state."""

@@ -292,7 +292,7 @@ class Log(StoredLog):
                 segment.append(self._staged_buffers, batches, self._staged_bytes)
             if self._staged_transactional:
                 self.transactions = self._with_staged_transactions()
-        except OSError as error:
+        except (OSError, StorageError) as error:
             producers.written = written_before
             self._undo_write(segment, size_before)
             raise StorageError(f"cannot append to {self.directory}: {error}") from error
@@ -365,9 +365,11 @@ class Log(StoredLog):
         """Make the log again what it was before a write that failed half-way."""
         self.discard_staged()
         try:
-            self.segments.remove_after(segment)
+            if segment is not self.segments.active:
+                self._remove_snapshots_after(self.log_end_offset)
+                self.segments.remove_after(segment)
             segment.cut_at(size_before, self.log_end_offset)
-        except OSError:
+        except (OSError, StorageError):
             self._is_broken = True
 
     def _with_staged_transactions(self) -> Transactions:

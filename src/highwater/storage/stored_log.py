@@ -154,12 +154,17 @@ class StoredLog:
         self.first_dirty_offset = min(self.first_dirty_offset, offset)
         self._lowest_end_offset = min(self._lowest_end_offset, offset)
         self.leader_epochs.cut_end(offset)
+        self._remove_snapshots_after(offset)
+        taken = snapshot.offsets(self._files, self.directory)
+        replay = replay_up_to(self._files, self.directory, list(self.segments), offset, taken, [])
+        self.producers, self.transactions = replay.producers, replay.transactions
+
+    def _remove_snapshots_after(self, offset: int) -> None:
+        """Remove the snapshots that tell of what is no longer there."""
         taken = snapshot.offsets(self._files, self.directory)
         self._remove_snapshots(taken_at for taken_at in taken if taken_at > offset)
         self._last_snapshot = None
         self._names_changed = True
-        replay = replay_up_to(self._files, self.directory, list(self.segments), offset, taken, [])
-        self.producers, self.transactions = replay.producers, replay.transactions
 
     def _remove_snapshots(self, offsets: Iterable[int]) -> None:
         for offset in offsets:

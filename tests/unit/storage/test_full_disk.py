@@ -58,11 +58,29 @@ def test_a_write_that_fails_at_any_step_leaves_the_log_as_it_was(
         assert bench.log.aborted_transactions(0, 100) == []
         write_six(bench)
         assert bench.log.log_end_offset == 8
-        assert [record.offset for record in bench.records()] == list(range(8))
+        assert [record.offset for record in bench.records()] == list(range(7))  # the eighth is a marker
         bench.log.close()
         bench.open()
         assert bench.log.report.notes == []
         assert len(bench.log.aborted_transactions(0, 100)) == 1
+
+
+def test_a_write_that_fails_after_a_roll_leaves_no_snapshot_of_it(tmp_path: Path) -> None:
+    """Otherwise a later start would know producers from a snapshot of batches that were never written."""
+    bench, disk = a_faulty_bench(tmp_path / "counting-0", ROLLING)
+    before = disk.steps
+    write_six(bench)
+    for step in range(1, disk.steps - before + 1):
+        bench, disk = a_faulty_bench(tmp_path / f"{step}-0", ROLLING)
+        disk.fail_at = disk.steps + step
+        with pytest.raises(StorageError):
+            write_six(bench)
+        for _ in range(10):
+            bench.append(a_batch(b"plain"))
+        states = list(bench.log.producers)
+        bench.open(clean=False, recovery_point=bench.log.log_end_offset)
+        assert list(bench.log.producers) == states
+        assert [state.last_sequence for state in states] == [1]
 
 
 def test_a_full_disk_refuses_writes_and_serves_reads_until_there_is_space(tmp_path: Path) -> None:
