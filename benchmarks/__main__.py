@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks import by_time, latency, life, raw_clients, real_clients, report
+from benchmarks import by_time, groups, latency, life, raw_clients, real_clients, report
 from benchmarks.brokers import ROOT, ApacheKafka, Broker, Highwater
 from benchmarks.measuring import Arena, Effort, Line, Metric
 from benchmarks.raw_clients import LARGE_BATCH_BYTES, MANY_CONNECTIONS, SMALL_BATCH_BYTES, fill
@@ -31,6 +31,12 @@ LINES: Final = (
     Line("java-consume", "consume, Java client, 1 KB records", real_clients.consume_java),
     Line("librdkafka-produce", "produce, librdkafka, 1 KB records", real_clients.produce_librdkafka),
     Line("librdkafka-consume", "consume, librdkafka, 1 KB records", real_clients.consume_librdkafka),
+    Line("commit-one", "offset commits of one group, raw, one at a time", groups.commits_of_one_group),
+    Line("commit-many", "offset commits of 100 groups, raw, one at a time each", groups.commits_of_many_groups),
+    Line("rebalance-1", "rebalance of a group of 1 member, raw", groups.rebalance_of_one),
+    Line("rebalance-50", "rebalance of a group of 50 members, raw", groups.rebalance_of_fifty),
+    Line("rebalance-500", "rebalance of a group of 500 members, raw", groups.rebalance_of_five_hundred),
+    Line("memory-members", "memory of an idle member and its connection", groups.memory_of_idle_members),
     Line("memory", "memory of a fresh broker", life.memory_idle_and_loaded),
     Line("memory-partitions", "memory of an idle partition", life.memory_of_idle_partitions),
     Line("start-empty", "start to first acknowledged write, empty", life.first_write_empty),

@@ -160,7 +160,9 @@ class ApacheKafka(Broker):
         super().prepare()
         lines = [f"{key}={value}" for key, value in self.settings().items()]
         self._properties_file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        cluster_id = (
+            base64.urlsafe_b64encode(uuid.UUID(int=uuid.uuid4().int >> 1).bytes).decode().rstrip("=")
+        )  # not "-..."
         arguments = ("format", "-t", cluster_id, "-c", str(self._properties_file))
         subprocess.run(
             ["java", "-cp", f"{KAFKA_JARS}/*", "kafka.tools.StorageTool", *arguments],

@@ -15,6 +15,14 @@ from highwater.protocol.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
+from highwater.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from highwater.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from highwater.protocol.records.record import build_batch, numbered
 from highwater.protocol.schema import Message
@@ -24,6 +32,7 @@ from highwater.testing.wire import frame
 PRODUCE_VERSION: Final = 11
 FETCH_VERSION: Final = 11
 LIST_OFFSETS_VERSION: Final = 7
+OFFSET_COMMIT_VERSION: Final = 9
 LENGTH_BYTES: Final = 4
 BATCH_HEADER_BYTES: Final = 61
 ERROR: Final = -1
@@ -82,6 +91,19 @@ def offset_by_time_exchange(topic: str, partition: int, timestamp: int) -> Excha
         return _answer(ListOffsetsResponse(topics=topics), LIST_OFFSETS_VERSION)
 
     return Exchange(frame(request, LIST_OFFSETS_VERSION), len(answer(0)), _first_difference(answer(0), answer(ERROR)))
+
+
+def commit_exchange(topic: str, group: str) -> Exchange:
+    """Return an OffsetCommit of one partition by a group without members, and its answer."""
+    asked = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+    request = OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic(name=topic, partitions=[asked])])
+
+    def answer(error_code: int) -> bytes:
+        told = OffsetCommitResponsePartition(partition_index=0, error_code=error_code)
+        topics = [OffsetCommitResponseTopic(name=topic, partitions=[told])]
+        return _answer(OffsetCommitResponse(topics=topics), OFFSET_COMMIT_VERSION)
+
+    return Exchange(frame(request, OFFSET_COMMIT_VERSION), len(answer(0)), _first_difference(answer(0), answer(ERROR)))
 
 
 def _answer(response: Message, version: int) -> bytes:

@@ -20,6 +20,7 @@ from benchmarks.frames import (
     LENGTH_BYTES,
     Exchange,
     batch_of,
+    commit_exchange,
     fetch_exchange,
     offset_by_time_exchange,
     produce_exchange,
@@ -41,7 +42,7 @@ class Load:
 
     bootstrap: str
     topic: str
-    kind: str  # "produce", "fetch", "offset by time" or "raw" (a produce that is answered by 40 bytes)
+    kind: str  # "produce", "fetch", "offset by time", "commit" or "raw" (a produce that is answered by 40 bytes)
     batch_bytes: int
     connections: int
     in_flight: int
@@ -227,6 +228,9 @@ def connection_of(load: Load, number: int) -> Connection:
         case "fetch":
             exchanges = [fetch_exchange(load.topic, number, offset, load.fetch_bytes) for offset in load.offsets]
             return FetchConnection(load.bootstrap, load.in_flight, exchanges)
+        case "commit":
+            exchange = commit_exchange(load.topic, f"{load.topic}-group-{number}")
+            return UniformConnection(load.bootstrap, load.in_flight, [exchange], payload_bytes=1)
         case "offset by time":
             exchanges = [offset_by_time_exchange(load.topic, 0, timestamp) for timestamp in load.timestamps]
             return UniformConnection(load.bootstrap, load.in_flight, exchanges, payload_bytes=1)
