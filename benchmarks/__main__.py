@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks import by_time, groups, latency, life, raw_clients, real_clients, report
+from benchmarks import by_time, groups, latency, life, raw_clients, real_clients, report, spark
 from benchmarks.brokers import ROOT, ApacheKafka, Broker, Highwater
 from benchmarks.measuring import Arena, Effort, Line, Metric
 from benchmarks.raw_clients import LARGE_BATCH_BYTES, MANY_CONNECTIONS, SMALL_BATCH_BYTES, fill
@@ -37,6 +37,9 @@ LINES: Final = (
     Line("rebalance-50", "rebalance of a group of 50 members, raw", groups.rebalance_of_fifty),
     Line("rebalance-500", "rebalance of a group of 500 members, raw", groups.rebalance_of_five_hundred),
     Line("memory-members", "memory of an idle member and its connection", groups.memory_of_idle_members),
+    Line("spark-sink", "Spark's sink, 100 B records", spark.sink),
+    Line("spark-source", "Spark's source, 100 B records", spark.source),
+    Line("spark-latency", "activity pipeline at 5,000 events/s, event to count", spark.latency),
     Line("memory", "memory of a fresh broker", life.memory_idle_and_loaded),
     Line("memory-partitions", "memory of an idle partition", life.memory_of_idle_partitions),
     Line("start-empty", "start to first acknowledged write, empty", life.first_write_empty),

@@ -45,9 +45,9 @@ class TopPages:
         partitions = self._consumer.list_topics(topic, timeout=10).topics[topic].partitions
         self._consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
 
-    def read(self) -> None:
-        """Take in what is new."""
-        for message in self._consumer.consume(10_000, timeout=FRAME_SECONDS):
+    def read(self, timeout_seconds: float = FRAME_SECONDS) -> None:
+        """Take in what is new, after waiting for it at most so long."""
+        for message in self._consumer.consume(10_000, timeout=timeout_seconds):
             if message.error() is None:
                 row = json.loads(message.value() or b"{}")
                 self._latest[message.key() or b""] = (row["page"], row["views"])
