@@ -36,6 +36,8 @@ dead_letters_app: Final = typer.Typer(
 )
 app.add_typer(dead_letters_app, name="dead-letters")
 
+PIPE_WIDTH: Final = 240
+
 WhichPipeline = Annotated[str, typer.Argument(metavar="FILE|NAME", help="A pipeline file, or the name of a known one.")]
 Bootstrap = Annotated[
     str | None,
@@ -77,14 +79,15 @@ def list_pipelines() -> None:
     """List the pipelines that can be run by name: those shipped, and your own in ./pipelines."""
     from highwater_spark.shipped.catalog import known_pipelines
 
-    table = Table("name", "what it does", "file", box=None)
+    table = Table("name", "what it does", box=None)
+    table.add_column("file", overflow="fold")
     for name, path in known_pipelines().items():
         try:
             about = _loaded(str(path)).description
         except PipelineFileError as error:
             about = f"[red]has mistakes: {str(error).splitlines()[0].rpartition('.yaml:')[2]}[/]"
         table.add_row(name, about, str(path))
-    Console().print(table)
+    _console().print(table)
 
 
 @app.command()
@@ -124,7 +127,7 @@ def explain(
 
         graph = graph_of(_loaded(which))
         if output is None:
-            Console().print(as_tree(graph))
+            _console().print(as_tree(graph))
         else:
             write_picture(graph, output)
             typer.echo(f"drawn: {output}")
@@ -312,7 +315,7 @@ def show(
             value = (letter.value or b"").decode(errors="replace")
             place = f"{letter.partition}:{letter.offset}"
             table.add_row(place, origin, letter.stage, letter.error, str(letter.replays or ""), value[:120])
-        Console().print(table if found else f"no dead letters in {pipeline.dead_letters}")
+        _console().print(table if found else f"no dead letters in {pipeline.dead_letters}")
 
 
 @dead_letters_app.command("replay")
@@ -379,8 +382,8 @@ def _log_file(pipeline: "Pipeline") -> Path | None:
 def _display() -> Iterator["Display"]:
     from highwater_spark.run.progress import Lines, Screen
 
-    console = Console()
-    if not sys.stdout.isatty():
+    console = _console()
+    if not console.is_terminal:
         yield Lines(console)
         return
     screen = Screen(console)
@@ -388,6 +391,11 @@ def _display() -> Iterator["Display"]:
         yield screen
     finally:
         screen.close()
+
+
+def _console() -> Console:
+    """Return the terminal, or something wide enough that a program finds whole lines."""
+    return Console() if sys.stdout.isatty() else Console(width=PIPE_WIDTH)
 
 
 def _sum_up(snapshot: "Snapshot") -> None:

@@ -32,6 +32,7 @@ from highwater_spark.errors import did_you_mean
 
 DEFAULT_BOOTSTRAP: Final = "${HIGHWATER_BOOTSTRAP:-127.0.0.1:9092}"
 DEFAULT_FILE_BYTES: Final = 32 << 20
+DEFAULT_MAX_PER_TRIGGER: Final = 1_000_000  # a first run over years of records must not become one micro-batch
 TABLE_FORMATS: Final = ("parquet", "delta", "iceberg")
 MAX_TOPIC_NAME: Final = 249
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
@@ -130,7 +131,7 @@ def _source(name: str, section: Section, views: list[str]) -> Source:
         max_ahead=_interval(section, "max_ahead") or "1 hour",
         start=Start(section.choice("start", tuple(Start))),
         stop_on_data_loss=section.choice("on_data_loss", ("stop", "continue")) == "stop",
-        max_per_trigger=section.number("max_per_trigger"),
+        max_per_trigger=section.number("max_per_trigger") or DEFAULT_MAX_PER_TRIGGER,
         min_partitions=section.number("min_partitions"),
         max_records_per_partition=section.number("max_records_per_partition"),
         options=_options(section),

@@ -91,7 +91,7 @@ class Source:
     max_ahead: str
     start: Start
     stop_on_data_loss: bool
-    max_per_trigger: int | None
+    max_per_trigger: int
     min_partitions: int | None
     max_records_per_partition: int | None
     options: Mapping[str, str] = field(default_factory=dict)

@@ -31,9 +31,8 @@ class Stretch:
 
 def stream_of(spark: SparkSession, kafka: Kafka, source: Source, start: Stretch | None = None) -> DataFrame:
     """Return a source as a stream; `start` counts only where there is no checkpoint yet."""
-    options = _options(kafka, source) | {"startingOffsets": source.start.value}
-    if source.max_per_trigger is not None:
-        options["maxOffsetsPerTrigger"] = str(source.max_per_trigger)
+    options = _options(kafka, source)
+    options |= {"startingOffsets": source.start.value, "maxOffsetsPerTrigger": str(source.max_per_trigger)}
     if start is not None:
         options |= _bound("starting", _own(start.from_offsets, source), start.from_time_ms)
     return spark.readStream.format("kafka").options(**options).load().select(*RAW_COLUMNS)
@@ -79,7 +78,7 @@ def _options(kafka: Kafka, source: Source) -> dict[str, str]:
         options["minPartitions"] = str(source.min_partitions)
     if source.max_records_per_partition is not None:
         options["maxRecordsPerPartition"] = str(source.max_records_per_partition)
-    return {**options, **source.options}
+    return options | dict(source.options)
 
 
 def _own(offsets: Offsets, source: Source) -> Offsets:
