@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-PATIENCE_SECONDS: Final = 30.0
+PATIENCE_SECONDS: Final = 60.0
 """How long to wait for what takes milliseconds; it only ends a test that has failed already."""
 
 _PAUSE_SECONDS: Final = 0.02
