@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from highwater.broker.group_loading import load
 from highwater.broker.group_shard import LoadedShard
 from highwater.broker.group_topics import GroupTopics
 from highwater.broker.journal import Journal, JournalSettings
+from highwater.broker.shards import Shards
 from highwater.broker.topics import OFFSETS_TOPIC
 from highwater.config.settings import groups as settings
 from highwater.groups.removal import deletion_of_topics
@@ -17,12 +17,10 @@ from highwater.groups.settings import GroupSettings, MigrationPolicy
 from highwater.groups.shard import GroupShard
 from highwater.metrics import declared
 from highwater.model.coordinator_partition import partition_for
-from highwater.model.errors import ErrorCode, KafkaError
-from highwater.model.log_events import EventLog
 from highwater.protocol.records.compression import Codec
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop, Task, TimerHandle
+    from asyncio import AbstractEventLoop, TimerHandle
     from collections.abc import Callable, Iterator
 
     from highwater.broker.appends import Appends
@@ -32,11 +30,6 @@ if TYPE_CHECKING:
     from highwater.broker.topics import Topics
     from highwater.config.broker_config import BrokerConfig
     from highwater.metrics.registry import Registry, Sample
-
-events = EventLog("groups")
-
-RELOAD_DELAY_S: Final = 1.0
-"""After a write failed: a full disk must not have us read the same log over and over."""
 
 
 class GroupCoordinator:
@@ -63,10 +56,8 @@ class GroupCoordinator:
         self._topics = topics
         self._group_topics = GroupTopics(topics, cluster)
         topics.watch(self.topic_changed)
-        self._shards: dict[int, LoadedShard] = {}
-        self._loading: dict[int, Task[None]] = {}
+        self._shards = Shards(loop, self._load)
         self._expiry_timer: TimerHandle | None = None
-        self._closed = False
         self._expire_later()
 
     # Finding a group ------------------------------------------------------------------------------------------------
@@ -80,59 +71,43 @@ class GroupCoordinator:
 
     def shard_of(self, group_id: str) -> LoadedShard:
         """Return where the group is, or raise what its members should do instead of asking us."""
-        index = self.partition_of(group_id)
-        shard = self._shards.get(index)
-        if shard is None:
-            if index in self._loading:
-                raise KafkaError(f"groups of partition {index} load", code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            raise KafkaError(f"group {group_id!r} is not coordinated here", code=ErrorCode.NOT_COORDINATOR)
-        return shard
+        return self._shards.at(self.partition_of(group_id))
+
+    def shard_at(self, index: int) -> LoadedShard:
+        """Return what a partition of the offsets topic holds, or raise likewise."""
+        return self._shards.at(index)
 
     def shards(self) -> Iterator[LoadedShard]:
         """Return every loaded shard."""
-        return iter(tuple(self._shards.values()))
+        return iter(self._shards)
 
     @property
     def is_loading(self) -> bool:
         """Whether some groups are not there yet."""
-        return bool(self._loading)
+        return self._shards.is_loading
 
     async def until_loaded(self) -> None:
         """Wait for the partitions that load now."""
-        if self._loading:
-            await asyncio.wait(self._loading.values())
+        await self._shards.until_loaded()
 
     # Leadership -----------------------------------------------------------------------------------------------------
 
     def lead(self, partition: Partition) -> None:
         """Load the groups of a partition of the offsets topic that this broker leads now."""
-        index = partition.name.partition
-        if index in self._shards or index in self._loading or self._closed:
-            return
-        task = self._loop.create_task(self._load(partition))
-        self._loading[index] = task
-        task.add_done_callback(partial(self._loaded, index))
+        self._shards.lead(partition)
 
     def resign(self, index: int) -> None:
         """Let go of the groups of a partition that this broker no longer leads."""
-        task = self._loading.pop(index, None)
-        if task is not None:
-            task.cancel()
-        shard = self._shards.pop(index, None)
-        if shard is not None:
-            shard.stop(KafkaError("another broker coordinates this group", code=ErrorCode.NOT_COORDINATOR))
+        self._shards.resign(index)
 
     def close(self) -> None:
         """Let go of everything: this broker stops."""
-        self._closed = True
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
-        for index in [*self._loading, *self._shards]:
-            self.resign(index)
+        self._shards.close()
 
-    async def _load(self, partition: Partition) -> None:
+    async def _load(self, partition: Partition) -> tuple[LoadedShard, int]:
         core = GroupShard(group_settings(self._config, partition), self._group_topics)
-        started_at = self._loop.time()
         count = await load(
             partition.log,
             core,
@@ -149,31 +124,12 @@ class GroupCoordinator:
                 commit_timeout_ms=self._config[settings.OFFSETS_COMMIT_TIMEOUT_MS],
                 codec=Codec(self._config[settings.OFFSETS_TOPIC_COMPRESSION_CODEC]),
             ),
-            on_failure=partial(self._write_failed, partition),
+            on_failure=partial(self._shards.write_failed, partition),
         )
         shard = LoadedShard(
             core, journal, loop=self._loop, wall_ms=self._wall_ms, new_id=self._new_id, metrics=self._metrics
         )
-        self._shards[partition.name.partition] = shard
-        shard.start()
-        if count:
-            took_ms = int((self._loop.time() - started_at) * 1000)
-            events.info("groups_loaded", partition=partition.name, records=count, took_ms=took_ms)
-
-    def _loaded(self, index: int, task: Task[None]) -> None:
-        if self._loading.get(index) is task:
-            del self._loading[index]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            events.error("groups_not_loaded", partition=index, cause=error)
-
-    def _write_failed(self, partition: Partition, error: KafkaError) -> None:
-        """Rebuild a shard whose memory is ahead of its log, because a write failed."""
-        index = partition.name.partition
-        events.error("groups_not_written", partition=partition.name, reason=error)
-        shard = self._shards.pop(index, None)
-        if shard is not None:
-            shard.stop(KafkaError("the decision could not be written", code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        self._loop.call_later(RELOAD_DELAY_S, self.lead, partition)
+        return shard, count
 
     # Upkeep ---------------------------------------------------------------------------------------------------------
 

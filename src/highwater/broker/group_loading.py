@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
+from highwater.broker.log_batches import batches_of
 from highwater.groups import records
 from highwater.model.errors import KafkaError
 from highwater.model.ids import NO_PRODUCER_ID, ProducerId
 from highwater.model.log_events import EventLog
-from highwater.protocol.records.batch import iter_batches
 from highwater.protocol.records.control import MarkerType, read_marker
 from highwater.protocol.records.record import Record, read_records
 
@@ -24,20 +23,10 @@ events = EventLog("groups")
 
 
 async def load(log: Log, shard: GroupShard, *, chunk_bytes: int, now_ms: Callable[[], int]) -> int:
-    """Apply every record of `log` to `shard`, a chunk at a time; return how many there were.
-
-    The disk is read on a thread, and between chunks the loop goes on with its other work.
-    """
+    """Apply every record of `log` to `shard`; return how many there were."""
     count = 0
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        region = log.read(offset, max_bytes=chunk_bytes, up_to=log.log_end_offset)
-        if region is None:
-            break
-        chunk = memoryview(await asyncio.to_thread(region.read))
-        for position, header in iter_batches(chunk):
-            count += _apply_batch(chunk[position : position + header.size], header, shard, now_ms())
-            offset = header.next_offset
+    async for batch, header in batches_of(log, chunk_bytes=chunk_bytes):
+        count += _apply_batch(batch, header, shard, now_ms())
     return count
 
 

@@ -94,6 +94,7 @@ class Journal:
         "_batches",
         "_flights",
         "_flush_handle",
+        "_is_closed",
         "_loop",
         "_on_failure",
         "_settings",
@@ -124,6 +125,7 @@ class Journal:
         self._waiting: list[Done] = []
         self._flights: deque[_Flight] = deque()
         self._flush_handle: Handle | None = None
+        self._is_closed = False
 
     @property
     def max_batch_bytes(self) -> int:
@@ -151,6 +153,22 @@ class Journal:
                 self._loop.call_later(linger_ms / 1000, self._flush) if linger_ms else self._loop.call_soon(self._flush)
             )
 
+    def write_batch(self, batch: bytearray) -> None:
+        """Write a batch that was made elsewhere, a part of a transaction or its end, after all that came before it.
+
+        Raises KafkaError, and nothing of it happened.
+        """
+        if self._flush_handle is not None:
+            self._flush_handle.cancel()
+            self._flush()
+        self._check_open()
+        receipt = _Receipt()
+        self.partition.check_enough_replicas()
+        staged = self.partition.stage_from_coordinator(memoryview(batch), now_ms=self._wall_ms(), receipt=receipt)
+        self._appends.finish()
+        self._check(receipt)
+        self._take_off(_Flight(self, []), Offset(staged.last_offset + 1))
+
     def when_committed(self, done: Done) -> None:
         """Call `done` once all that was taken in so far is committed: now, if it is."""
         if self._flush_handle is not None:
@@ -162,6 +180,7 @@ class Journal:
 
     def close(self, error: KafkaError) -> None:
         """Write nothing more; whoever waits gets `error`."""
+        self._is_closed = True
         if self._flush_handle is not None:
             self._flush_handle.cancel()
             self._flush_handle = None
@@ -192,6 +211,9 @@ class Journal:
             flight.end(_as_coordinators_error(error))
             self._on_failure(error)
             return
+        self._take_off(flight, end_offset)
+
+    def _take_off(self, flight: _Flight, end_offset: Offset) -> None:
         if self.partition.when_committed(end_offset, flight):
             flight.end(None)
             return
@@ -209,9 +231,16 @@ class Journal:
             staged = self.partition.stage(memoryview(batch), now_ms=wall_ms, receipt=receipt)
             end_offset = Offset(staged.last_offset + 1)
         self._appends.finish()
+        self._check(receipt)
+        return end_offset
+
+    def _check(self, receipt: _Receipt) -> None:
         if receipt.error_code:
             raise KafkaError(f"{self.partition.name} cannot be written", code=ErrorCode(receipt.error_code))
-        return end_offset
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise KafkaError(f"{self.partition.name} is rebuilt", code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def _as_coordinators_error(error: KafkaError) -> KafkaError:

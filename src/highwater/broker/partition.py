@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from highwater.model.errors import ErrorCode, KafkaError, StorageError
 from highwater.model.ids import NO_BROKER, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from highwater.protocol.records.batch import read_header
 from highwater.replication.fencing import NO_EPOCH, check_epoch, check_replica_epoch
 from highwater.replication.high_watermark import followers_high_watermark
 from highwater.replication.leader import IsrProposal, LeaderState
@@ -71,6 +72,7 @@ class Partition:
     __slots__ = (
         "_appends",
         "_commit_waiters",
+        "_ends_transactions",
         "_keeper",
         "_receipts",
         "_staged_bytes",
@@ -129,6 +131,7 @@ class Partition:
         """Other replicas, which read what is not committed yet."""
         self._receipts: list[Receipt] = []
         self._staged_bytes = 0
+        self._ends_transactions = False
         self._commit_waiters: deque[tuple[Offset, CommitWaiter]] = deque()
         self._sync_waiters: list[tuple[Offset, CommitWaiter]] = []
 
@@ -237,6 +240,17 @@ class Partition:
         self._staged_bytes += len(records)
         return staged
 
+    def stage_from_coordinator(self, records: memoryview, *, now_ms: int, receipt: Receipt) -> Staged:
+        """Stage what a coordinator made: the end of a transaction, or a part of one that has no sequences."""
+        staged = self.log.stage_from_coordinator(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        if not self._receipts:
+            self._appends.staged.append(self)
+        self._receipts.append(receipt)
+        self._staged_bytes += len(records)
+        # Once an end is committed, much more than its own bytes may be readable.
+        self._ends_transactions = self._ends_transactions or read_header(records).is_control
+        return staged
+
     def write_staged(self) -> None:
         """Write what was staged; on failure nothing of it happened, and every receipt says so."""
         receipts, self._receipts = self._receipts, []
@@ -299,6 +313,9 @@ class Partition:
         waiters = self._commit_waiters
         if waiters and waiters[0][0] <= end:
             self._tell_committed(end)
+        if self._ends_transactions:
+            self._ends_transactions = False
+            written_bytes = EVERYTHING
         for follower in self.followers_of_data:
             follower.data_arrived(written_bytes or 1)
         if self.leadership is not None:

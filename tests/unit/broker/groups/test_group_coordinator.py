@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from highwater.broker.group_coordinator import RELOAD_DELAY_S
+from highwater.broker.shards import RELOAD_DELAY_S
 from highwater.groups.classic.group import ClassicGroup
 from highwater.groups.classic.states import GroupState
 from highwater.groups.offset_commits import Committer
