@@ -21,6 +21,7 @@ from highwater.broker.group_coordinator import GroupCoordinator
 from highwater.broker.group_metrics import GroupMetrics
 from highwater.broker.isr_keeper import IsrKeeper
 from highwater.broker.log_syncer import LogSyncer
+from highwater.broker.marker_writer import MarkerWriter
 from highwater.broker.partition_admin import PartitionAdmin
 from highwater.broker.partitions import Partitions
 from highwater.broker.producer_ids import ProducerIds
@@ -30,7 +31,10 @@ from highwater.broker.replication_throttles import ReplicationThrottles
 from highwater.broker.serve_alone import ServeAlone
 from highwater.broker.topic_admin import TopicAdmin
 from highwater.broker.topic_store import TopicStore
-from highwater.broker.topics import OFFSETS_TOPIC, Topics
+from highwater.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topics
+from highwater.broker.transaction_coordinator import TransactionCoordinator
+from highwater.broker.transaction_gate import TransactionGate
+from highwater.broker.transaction_metrics import TransactionMetrics
 from highwater.broker.upkeep import Upkeep
 from highwater.config.settings import network, node, replication
 from highwater.coordination.embedded import FILE_NAME, EmbeddedCoordination
@@ -90,6 +94,7 @@ class Node:
         self._upkeep: Upkeep | None = None
         self._cleaner: Cleaner | None = None
         self._groups: GroupCoordinator | None = None
+        self._transactions: TransactionCoordinator | None = None
         self._isr_keeper: IsrKeeper | None = None
         self._fetchers: ReplicaFetchers | None = None
         self._endpoints: tuple[Endpoint, ...] = ()
@@ -126,6 +131,7 @@ class Node:
                 await self._member.join(broker.config_admin)
             except KafkaError as error:
                 raise CannotStart(str(error)) from error
+        broker.transactions.topics_are_known()
 
     async def stop(self) -> None:
         """Stop serving, then leave the data such that the next start can trust it."""
@@ -135,6 +141,8 @@ class Node:
         self._loop_lag.stop()
         await self._metrics_server.close()
         await self._changes.finish()
+        if self._transactions is not None:
+            self._transactions.close()
         if self._groups is not None:
             self._groups.close()
         if self._fetchers is not None:
@@ -316,6 +324,18 @@ class Node:
         )
         groups.watch(self._registry)
         partitions.tell(OFFSETS_TOPIC, groups)
+        markers = MarkerWriter(partitions=partitions, groups=groups, appends=appends, wall_ms=_now_ms)
+        self._transactions = transactions = TransactionCoordinator(
+            loop,
+            config,
+            appends=appends,
+            topics=topics,
+            markers=markers,
+            wall_ms=_now_ms,
+            metrics=TransactionMetrics(self._registry),
+        )
+        transactions.watch(self._registry)
+        partitions.tell(TRANSACTIONS_TOPIC, transactions)
         if member is None:
             await config_admin.start()
             await alone.start(cluster.controller_epoch)
@@ -351,6 +371,9 @@ class Node:
                 now=loop.time,
             ),
             groups=groups,
+            transactions=transactions,
+            transaction_gate=TransactionGate(transactions, config),
+            markers=markers,
             fetch_max_bytes=config[network.FETCH_MAX_BYTES],
             partition_admin=PartitionAdmin(topics, None if member is None else member.driver),
             roles=None if member is None else member.roles,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from highwater.broker.controller_driver import ControllerDriver
     from highwater.broker.fetch_sessions import FetchSessions
     from highwater.broker.group_coordinator import GroupCoordinator
+    from highwater.broker.marker_writer import MarkerWriter
     from highwater.broker.partition_admin import PartitionAdmin
     from highwater.broker.partitions import Partitions
     from highwater.broker.producer_ids import ProducerIds
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from highwater.broker.roles import Roles
     from highwater.broker.topic_admin import TopicAdmin
     from highwater.broker.topics import Topics
+    from highwater.broker.transaction_coordinator import TransactionCoordinator
+    from highwater.broker.transaction_gate import TransactionGate
     from highwater.config.broker_config import BrokerConfig
     from highwater.metrics.registry import Registry
     from highwater.model.ids import BrokerId
@@ -52,6 +55,9 @@ class Broker:
     appends: Appends
     fetch_sessions: FetchSessions
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    transaction_gate: TransactionGate
+    markers: MarkerWriter
     fetch_max_bytes: int
     partition_admin: PartitionAdmin
     roles: Roles | None

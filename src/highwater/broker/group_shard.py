@@ -21,6 +21,7 @@ from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.log_events import EventLog
 from highwater.protocol.messages.join_group import JoinGroupResponse
 from highwater.protocol.messages.sync_group import SyncGroupResponse
+from highwater.protocol.records.record import build_batch, numbered
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, TimerHandle
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from highwater.groups.offset_commits import Committer, OffsetToCommit
     from highwater.groups.records import GroupRecord
     from highwater.groups.shard import GroupShard
+    from highwater.model.ids import ProducerId
     from highwater.protocol.messages.consumer_group_heartbeat import (
         ConsumerGroupHeartbeatRequest,
         ConsumerGroupHeartbeatResponse,
@@ -194,6 +196,38 @@ class LoadedShard:
         self._apply(decided.records)
         self._metrics.committed_offsets.value += len(encoded)
         return decided.errors
+
+    def commit_in_transaction(
+        self,
+        committer: Committer,
+        topics: Iterable[tuple[str, Sequence[OffsetToCommit]]],
+        *,
+        producer_id: ProducerId,
+        producer_epoch: int,
+    ) -> list[list[ErrorCode]]:
+        """Write offsets that count once the producer's transaction is committed; raises KafkaError for a fenced one."""
+        wall_ms = self._wall_ms()
+        decided = offset_commits.decide_commit(self.core, committer, topics, now_ms=self._now_ms(), wall_ms=wall_ms)
+        if not decided.records:
+            return decided.errors
+        batch = build_batch(
+            numbered(map(records.encode, decided.records), timestamp_ms=wall_ms),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_transactional=True,
+        )
+        if len(batch) > self.journal.max_batch_bytes:
+            raise KafkaError("too much to commit at once", code=ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+        self.journal.write_batch(batch)
+        now_ms = self._now_ms()
+        for record in decided.records:
+            self.core.apply(record, now_ms=now_ms, producer_id=producer_id)
+        return decided.errors
+
+    def end_transaction(self, marker: bytearray, producer_id: ProducerId, *, committed: bool) -> None:
+        """Write the end of a producer's transaction; its offsets count from now on, or never. Raises KafkaError."""
+        self.journal.write_batch(marker)
+        self.core.end_transaction(producer_id, committed=committed)
 
     def write(self, decided: Iterable[GroupRecord]) -> int:
         """Write and apply what was decided elsewhere (tombstones); return how many records that was."""

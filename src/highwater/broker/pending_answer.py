@@ -1,5 +1,6 @@
 """An answer that a coordinator gives when it can: at once, when others have joined, or when a decision is committed."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
@@ -30,6 +31,15 @@ class PendingAnswer(Generic[ResponseT]):
     def cancel(self) -> None:
         """Nobody waits any more; a response that comes later is dropped."""
         self._answer = None
+
+    async def wait(self) -> ResponseT:
+        """Return the response when it is there: for those who are not called but wait themselves."""
+        arrived: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
+        self.start(arrived.set_result)
+        try:
+            return await arrived
+        finally:
+            self.cancel()
 
     def resolve(self, response: ResponseT) -> None:
         """Give the response. The first one counts."""

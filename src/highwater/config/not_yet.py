@@ -9,12 +9,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from highwater.config.setting import Setting
-from highwater.config.settings import compaction, groups, log, network, replication, security, transactions
+from highwater.config.settings import compaction, groups, log, network, replication, security
 
 _ONE_BROKER: Final = "this release runs one broker, with one replica of each partition"
 _AS_THEY_CAME: Final = "batches are kept as they came, for now"
 _NO_GROUP_CONFIGS: Final = "groups have no settings of their own"
-_NO_TRANSACTIONS: Final = "transactions are not served yet"
 _PLAINTEXT_ONLY: Final = "connections are neither encrypted nor authenticated yet"
 _EVERYTHING_ALLOWED: Final = "everybody may do everything, for now"
 _NO_QUOTAS: Final = "there are no quotas yet"
@@ -34,12 +33,6 @@ NOT_YET: Final[Mapping[Setting[Any], str]] = MappingProxyType(
         groups.GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS: _NO_GROUP_CONFIGS,
         groups.GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS: _NO_GROUP_CONFIGS,
         groups.GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS: "patterns are matched anew when topics come or go",
-        transactions.TRANSACTION_MAX_TIMEOUT_MS: _NO_TRANSACTIONS,
-        transactions.TRANSACTIONAL_ID_EXPIRATION_MS: _NO_TRANSACTIONS,
-        transactions.TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE: _NO_TRANSACTIONS,
-        transactions.TRANSACTION_ABORT_TIMED_OUT_CLEANUP_INTERVAL_MS: _NO_TRANSACTIONS,
-        transactions.TRANSACTION_REMOVE_EXPIRED_CLEANUP_INTERVAL_MS: _NO_TRANSACTIONS,
-        transactions.TRANSACTION_PARTITION_VERIFICATION_ENABLE: _NO_TRANSACTIONS,
         security.SSL_KEYSTORE_TYPE: _PLAINTEXT_ONLY,
         security.SSL_KEYSTORE_LOCATION: _PLAINTEXT_ONLY,
         security.SSL_KEYSTORE_KEY: _PLAINTEXT_ONLY,

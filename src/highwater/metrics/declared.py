@@ -184,6 +184,26 @@ GROUP_RECORDS_EXPIRED: Final = Metric(
     "Committed offsets, and groups without anything left, that went because nobody needed them for the retention time.",
 )
 
+TRANSACTIONS: Final = Metric(
+    "highwater_transactions",
+    Kind.GAUGE,
+    "Transactional ids that this broker coordinates, by the state of their transaction.",
+    ("state",),
+)
+
+TRANSACTIONS_ENDED: Final = Metric(
+    "highwater_transactions_ended_total",
+    Kind.COUNTER,
+    "Transactions whose markers are in every partition, by outcome.",
+    ("outcome",),
+)
+
+TRANSACTIONS_TIMED_OUT: Final = Metric(
+    "highwater_transactions_timed_out_total",
+    Kind.COUNTER,
+    "Transactions that were aborted because they were open for longer than their timeout.",
+)
+
 LOOP_LAG_SECONDS: Final = Metric(
     "highwater_loop_lag_seconds",
     Kind.HISTOGRAM,

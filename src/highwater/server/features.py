@@ -16,7 +16,10 @@ class Feature(NamedTuple):
 GROUP_VERSION: Final = Feature("group.version", 1)
 """1: consumer groups whose members are assigned by the coordinator (KIP-848)."""
 
-FEATURES: Final = (GROUP_VERSION,)
+TRANSACTION_VERSION: Final = Feature("transaction.version", 2)
+"""1: flexible records in the coordinator's log. 2: every transaction has its epoch, writes add partitions (KIP-890)."""
+
+FEATURES: Final = (GROUP_VERSION, TRANSACTION_VERSION)
 
 
 def level_in_force(feature: Feature, config: BrokerConfig) -> int:

@@ -1,36 +1,74 @@
-"""InitProducerId (key 22), versions 0-5: an id and an epoch for an idempotent producer.
+"""InitProducerId (key 22), versions 0-5: an id and an epoch for an idempotent or a transactional producer.
 
+A transactional id keeps its producer id; every new instance gets the next epoch, and the older ones are kept out. If
+one of them has left a transaction open, that is aborted first: CONCURRENT_TRANSACTIONS, and the client asks again.
 v3  a producer names the id and epoch it has, to get a higher epoch after an error (KIP-360); without a transactional id
     it simply gets a new id, as in Apache Kafka
-Not served yet: transactional ids: COORDINATOR_NOT_AVAILABLE, on which clients wait and ask again.
+v4  PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before
+Not served: two-phase commit for outside coordinators (v6, KIP-939).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from highwater.broker.pending_answer import when_committed
 from highwater.model.errors import ErrorCode, KafkaError
+from highwater.model.ids import NO_PRODUCER_ID, ProducerId
 from highwater.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from highwater.security.authorizer import Operation, ResourceType
+from highwater.server.transactional_errors import fenced_as
+from highwater.transactions import init_producer
+from highwater.transactions.states import State
+from highwater.transactions.transaction import NO_EPOCH, Producer
 
 if TYPE_CHECKING:
     from highwater.server.request_context import RequestContext
 
+FENCED_FROM: Final = 4
+
 
 async def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """Give out a new id."""
+    """Give out an id of its own, or the next epoch of a transactional id."""
     try:
-        _check(context, request)
+        if request.transactional_id is not None:
+            return await _transactional(context, request, request.transactional_id)
+        context.require(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
         return InitProducerIdResponse(producer_id=await context.broker.producer_ids.take(), producer_epoch=0)
     except KafkaError as error:
-        return InitProducerIdResponse(error_code=error.code, producer_id=-1, producer_epoch=-1)
+        return _refused(context, error.code)
 
 
-def _check(context: RequestContext, request: InitProducerIdRequest) -> None:
-    if request.transactional_id is None:
-        context.require(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
-        return
-    if not request.transactional_id:
+async def _transactional(
+    context: RequestContext, request: InitProducerIdRequest, transactional_id: str
+) -> InitProducerIdResponse:
+    if not transactional_id:
         raise KafkaError("a transactional id must not be empty", code=ErrorCode.INVALID_REQUEST)
-    context.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-    raise KafkaError("transactions are not served yet", code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    context.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    broker = context.broker
+    asked = init_producer.Asked(transactional_id, request.transaction_timeout_ms, _expected(request))
+    fresh_id = None
+    if init_producer.needs_fresh_id(broker.transactions.shard_of(transactional_id).core, asked):
+        fresh_id = await broker.producer_ids.take()
+    shard = broker.transactions.shard_of(transactional_id)  # It may be another one by now.
+    decided = shard.init_producer(asked, fresh_id=fresh_id)
+    if decided.state is State.EMPTY:
+        response = InitProducerIdResponse(producer_id=decided.producer.id, producer_epoch=decided.producer.epoch)
+    else:
+        response = _refused(context, ErrorCode.CONCURRENT_TRANSACTIONS)
+    pending = when_committed([shard.journal], response, lambda code: _refused(context, code))
+    return pending if isinstance(pending, InitProducerIdResponse) else await pending.wait()
+
+
+def _expected(request: InitProducerIdRequest) -> Producer | None:
+    """Return who the producer says it was; both or neither has to be there."""
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
+        raise KafkaError("a producer id without an epoch, or the reverse", code=ErrorCode.INVALID_REQUEST)
+    if request.producer_id == NO_PRODUCER_ID:
+        return None
+    return Producer(ProducerId(request.producer_id), request.producer_epoch)
+
+
+def _refused(context: RequestContext, code: ErrorCode) -> InitProducerIdResponse:
+    told = fenced_as(code, known=context.version >= FENCED_FROM)
+    return InitProducerIdResponse(error_code=told, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH)

@@ -5,16 +5,23 @@ acks 1: answered when the batch is in the leader's log (and synced, if `flush.me
 acks -1: answered when the batch is committed.
 v8   record-level errors and an error message
 v10  who leads, and where, when it is not this broker (KIP-951)
+v11  TRANSACTION_ABORTABLE, which is INVALID_TXN_STATE before
+v12  a transactional batch makes its partition part of the transaction (KIP-890, part 2)
 v13  topics by id
+The first batch of a transaction in a partition waits until the transaction's coordinator has let it in.
 Staged here, written once per turn by the connection: see `highwater.broker.appends`.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from highwater.broker.delayed_produce import DelayedProduce
+from highwater.broker.held_produce import HeldProduce
 from highwater.broker.partition import Partition
+from highwater.broker.transaction_gate import Entry
 from highwater.model.errors import ErrorCode, KafkaError
-from highwater.model.ids import Offset, TopicId
+from highwater.model.ids import Offset, ProducerId, TopicId, TopicPartition
 from highwater.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -26,22 +33,27 @@ from highwater.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from highwater.protocol.records.batch import HEADER_BYTES, read_header
+from highwater.protocol.records.batch import HEADER_BYTES, TRANSACTIONAL, read_header
 from highwater.protocol.records.errors import RecordAtFault
 from highwater.protocol.records.validate import FIRST_PRODUCE_VERSION_WITH_ZSTD, check_codec_for_version
 from highwater.security.authorizer import Operation, ResourceType
 from highwater.server.current_leader import LEADER_IS_ELSEWHERE, current_leader, leader_address
 from highwater.server.request_context import RequestContext
+from highwater.server.transactional_errors import refused_entry
+from highwater.transactions.transaction import Producer
 
 ACKS_NONE = 0
 ACKS_ALL = -1
+ABORTABLE_FROM = 11
+ADDS_PARTITIONS_FROM = 12
 TOPICS_BY_ID_FROM = 13
+ATTRIBUTES_LOW_BYTE = 22
+"""Where a batch says whether it is part of a transaction."""
 
 
-def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | DelayedProduce | None:
+def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | DelayedProduce | HeldProduce | None:
     """Stage every batch; one bad partition never spoils the rest."""
-    response = ProduceResponse()
-    delayed: DelayedProduce | None = None
+    produce = _Produce(context, request)
     for topic in request.topic_data:
         answers: list[PartitionProduceResponse] = []
         refusal = _refusal(context, request, topic)
@@ -51,28 +63,132 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
             try:
                 if refusal is not None:
                     raise refusal
-                partition, end_offset = _append(context, request.acks, topic.name, data, receipt)
-                if request.acks == ACKS_ALL or partition.syncs_appends:
-                    if delayed is None:
-                        delayed = DelayedProduce(context.broker.loop, response, timeout_ms=request.timeout_ms)
-                    delayed.expect(partition, end_offset, receipt, for_all=request.acks == ACKS_ALL)
+                if not produce.must_wait(topic.name, data, receipt):
+                    produce.append(topic.name, data, receipt)
             except KafkaError as error:
-                receipt.error_code = error.code
-                receipt.error_message = error.message or None
-                if error.code in LEADER_IS_ELSEWHERE:
-                    _name_leader(context, response, topic.name, receipt)
-                if isinstance(error, RecordAtFault) and error.record_index is not None:
-                    fault = BatchIndexAndErrorMessage(
-                        batch_index=error.record_index, batch_index_error_message=error.message
-                    )
-                    receipt.record_errors = [fault]
-        response.responses.append(
+                produce.refuse(topic.name, receipt, error)
+        produce.response.responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
         )
+    if produce.waiting:
+        held = produce.ask_coordinator()
+        if held is not None:
+            return None if request.acks == ACKS_NONE else held
     if request.acks == ACKS_NONE:
-        _check_without_answer(response)
+        _check_without_answer(produce.response)
         return None
-    return delayed or response
+    return produce.outcome
+
+
+class _Produce:
+    """One request under way."""
+
+    __slots__ = ("_context", "_delayed", "_request", "response", "waiting")
+
+    def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
+        self._context = context
+        self._request = request
+        self._delayed: DelayedProduce | None = None
+        self.response = ProduceResponse()
+        self.waiting: list[_Waiting] = []
+
+    @property
+    def outcome(self) -> ProduceResponse | DelayedProduce:
+        """The answer, or the wait for it."""
+        return self._delayed or self.response
+
+    def append(self, topic_name: str, data: PartitionProduceData, receipt: PartitionProduceResponse) -> None:
+        """Stage one batch, and expect its commit if the client waits for that."""
+        acks = self._request.acks
+        partition, end_offset = _append(self._context, acks, topic_name, data, receipt)
+        if acks == ACKS_ALL or partition.syncs_appends:
+            if self._delayed is None:
+                loop, timeout_ms = self._context.broker.loop, self._request.timeout_ms
+                self._delayed = DelayedProduce(loop, self.response, timeout_ms=timeout_ms)
+            self._delayed.expect(partition, end_offset, receipt, for_all=acks == ACKS_ALL)
+
+    def refuse(self, topic_name: str, receipt: PartitionProduceResponse, error: KafkaError) -> None:
+        """Say why a batch is not appended."""
+        receipt.error_code = error.code
+        receipt.error_message = error.message or None
+        if error.code in LEADER_IS_ELSEWHERE:
+            _name_leader(self._context, self.response, topic_name, receipt)
+        if isinstance(error, RecordAtFault) and error.record_index is not None:
+            fault = BatchIndexAndErrorMessage(batch_index=error.record_index, batch_index_error_message=error.message)
+            receipt.record_errors = [fault]
+
+    # Transactions ---------------------------------------------------------------------------------------------------
+
+    def must_wait(self, topic_name: str, data: PartitionProduceData, receipt: PartitionProduceResponse) -> bool:
+        """Return whether the coordinator of a transaction must be asked first; then the batch is kept for later."""
+        records = data.records
+        if records is None or len(records) < HEADER_BYTES or not records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL:
+            return False
+        transactional_id = self._request.transactional_id
+        if transactional_id is None:
+            raise KafkaError(
+                "a transactional batch without a transactional id",
+                code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            )
+        self._context.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        broker = self._context.broker
+        header = read_header(records)
+        producer = Producer(ProducerId(header.producer_id), header.producer_epoch)
+        partition = broker.partitions.leader_of(topic_name, data.index)
+        if broker.transaction_gate.is_open(partition, producer, adds=self._adds_partitions):
+            return False
+        if self.waiting and self.waiting[0].producer != producer:
+            raise KafkaError("batches of several producers in one request", code=ErrorCode.INVALID_RECORD)
+        self.waiting.append(_Waiting(producer, partition.name, data, receipt))
+        return True
+
+    @property
+    def _adds_partitions(self) -> bool:
+        return self._context.version >= ADDS_PARTITIONS_FROM
+
+    def ask_coordinator(self) -> HeldProduce | None:
+        """Append what waits, if the coordinator can answer at once; otherwise return the wait for it."""
+        waiting = self.waiting
+        assert self._request.transactional_id is not None, "checked with the first that waits"
+        entry = Entry(
+            self._request.transactional_id,
+            waiting[0].producer,
+            [batch.name for batch in waiting],
+            self._adds_partitions,
+        )
+        held = HeldProduce(self._context.broker.appends, self._let_in)
+        self._context.broker.transaction_gate.enter(entry, held.decided)
+        if held.is_decided:
+            return None
+        for batch in waiting:
+            # What lies in the connection's buffer is gone after this turn.
+            batch.data.records = memoryview(bytearray(batch.data.records or b""))
+        held.is_late = True
+        return held
+
+    def _let_in(self, codes: list[ErrorCode]) -> ProduceResponse | DelayedProduce:
+        knows_abortable = self._context.version >= ABORTABLE_FROM
+        for (_, name, data, receipt), code in zip(self.waiting, codes, strict=True):
+            if code:
+                told = refused_entry(code, knows_abortable=knows_abortable)
+                self.refuse(
+                    name.topic, receipt, KafkaError(f"the transaction is not open here: {code.name}", code=told)
+                )
+                continue
+            try:
+                self.append(name.topic, data, receipt)
+            except KafkaError as error:
+                self.refuse(name.topic, receipt, error)
+        return self.outcome
+
+
+class _Waiting(NamedTuple):
+    """A batch of a transaction that its coordinator has not let in yet."""
+
+    producer: Producer
+    name: TopicPartition
+    data: PartitionProduceData
+    receipt: PartitionProduceResponse
 
 
 def _append(

@@ -1,0 +1,158 @@
+"""Which transactional ids this broker coordinates: those of the transaction topic's partitions that it leads."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from highwater.broker.journal import Journal, JournalSettings
+from highwater.broker.shards import Shards
+from highwater.broker.topics import TRANSACTIONS_TOPIC
+from highwater.broker.transaction_loading import load
+from highwater.broker.transaction_shard import LoadedTransactions
+from highwater.config.settings import transactions as settings
+from highwater.metrics import declared
+from highwater.model.coordinator_partition import partition_for
+from highwater.transactions.shard import TransactionSettings, TransactionShard
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, TimerHandle
+    from collections.abc import Callable, Iterator
+
+    from highwater.broker.appends import Appends
+    from highwater.broker.marker_sender import Writer
+    from highwater.broker.partition import Partition
+    from highwater.broker.topics import Topics
+    from highwater.broker.transaction_metrics import TransactionMetrics
+    from highwater.config.broker_config import BrokerConfig
+    from highwater.metrics.registry import Registry, Sample
+
+
+class TransactionCoordinator:
+    """The shards of the partitions that we lead, each loading or loaded."""
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        config: BrokerConfig,
+        *,
+        appends: Appends,
+        topics: Topics,
+        markers: Writer,
+        wall_ms: Callable[[], int],
+        metrics: TransactionMetrics,
+    ) -> None:
+        self._loop = loop
+        self._config = config
+        self._appends = appends
+        self._topics = topics
+        self._markers = markers
+        self._wall_ms = wall_ms
+        self._metrics = metrics
+        self._shards = Shards(loop, self._load)
+        self._topics_known = asyncio.Event()
+        self._timers: dict[str, TimerHandle] = {}
+        self._look_for_timeouts()
+        self._look_for_expired()
+
+    # Finding a transaction ------------------------------------------------------------------------------------------
+
+    def partition_of(self, transactional_id: str) -> int:
+        """Return the partition of the transaction topic whose leader coordinates the id."""
+        topic = self._topics.get(TRANSACTIONS_TOPIC)
+        if topic is None:
+            return partition_for(transactional_id, self._config[settings.TRANSACTION_STATE_LOG_NUM_PARTITIONS])
+        return partition_for(transactional_id, len(topic.partitions))
+
+    def shard_of(self, transactional_id: str) -> LoadedTransactions:
+        """Return where the id is, or raise what its producer should do instead of asking us."""
+        return self._shards.at(self.partition_of(transactional_id))
+
+    def shards(self) -> Iterator[LoadedTransactions]:
+        """Return every loaded shard."""
+        return iter(self._shards)
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether some transactions are not there yet."""
+        return self._shards.is_loading
+
+    async def until_loaded(self) -> None:
+        """Wait for the partitions that load now."""
+        await self._shards.until_loaded()
+
+    def topics_are_known(self) -> None:
+        """Go to work: from now on, a topic that is not known does not exist."""
+        self._topics_known.set()
+
+    # Leadership -----------------------------------------------------------------------------------------------------
+
+    def lead(self, partition: Partition) -> None:
+        """Load the transactions of a partition of the transaction topic that this broker leads now."""
+        self._shards.lead(partition)
+
+    def resign(self, index: int) -> None:
+        """Let go of the transactions of a partition that this broker no longer leads."""
+        self._shards.resign(index)
+
+    def close(self) -> None:
+        """Let go of everything: this broker stops."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._shards.close()
+
+    async def _load(self, partition: Partition) -> tuple[LoadedTransactions, int]:
+        core = TransactionShard(
+            TransactionSettings(
+                max_timeout_ms=self._config[settings.TRANSACTION_MAX_TIMEOUT_MS],
+                id_expiration_ms=self._config[settings.TRANSACTIONAL_ID_EXPIRATION_MS],
+            )
+        )
+        # Decided transactions complete as soon as they are loaded, and markers for topics that are gone are left out.
+        await self._topics_known.wait()
+        chunk_bytes = self._config[settings.TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE]
+        count = await load(partition.log, core, chunk_bytes=chunk_bytes)
+        journal = Journal(
+            partition,
+            loop=self._loop,
+            appends=self._appends,
+            wall_ms=self._wall_ms,
+            settings=JournalSettings(),
+            on_failure=partial(self._shards.write_failed, partition),
+        )
+        shard = LoadedTransactions(
+            core,
+            journal,
+            loop=self._loop,
+            wall_ms=self._wall_ms,
+            topics=self._topics,
+            markers=self._markers,
+            metrics=self._metrics,
+        )
+        return shard, count
+
+    # Upkeep ---------------------------------------------------------------------------------------------------------
+
+    def _look_for_timeouts(self) -> None:
+        for shard in self.shards():
+            shard.abort_timed_out()
+        delay_ms = self._config[settings.TRANSACTION_ABORT_TIMED_OUT_CLEANUP_INTERVAL_MS]
+        self._timers["timeouts"] = self._loop.call_later(delay_ms / 1000, self._look_for_timeouts)
+
+    def _look_for_expired(self) -> None:
+        for shard in self.shards():
+            shard.forget_expired()
+        delay_ms = self._config[settings.TRANSACTION_REMOVE_EXPIRED_CLEANUP_INTERVAL_MS]
+        self._timers["expired"] = self._loop.call_later(delay_ms / 1000, self._look_for_expired)
+
+    def watch(self, registry: Registry) -> None:
+        """Let the metrics ask us how many transactional ids there are."""
+        registry.ask(declared.TRANSACTIONS, self._count)
+
+    def _count(self) -> list[Sample]:
+        counts: dict[str, int] = {}
+        for shard in self.shards():
+            for transaction in shard.core.transactions.values():
+                counts[transaction.state.label] = counts.get(transaction.state.label, 0) + 1
+        return [((state,), count) for state, count in counts.items()]
