@@ -10,7 +10,7 @@ import inspect
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,10 +19,11 @@ from highwater.config import ignored
 from highwater.config.catalogue import THEMES, settings_of
 from highwater.config.not_yet import NOT_YET, REFUSED
 from highwater.config.setting import Setting, Update
-from highwater.groups.classic.states import LEGAL_MOVES
+from highwater.groups.classic.states import LEGAL_MOVES as GROUP_MOVES
 from highwater.metrics import declared
 from highwater.metrics.metric import Metric
 from highwater.server.api_table import API_TABLE, Api
+from highwater.transactions.states import LEGAL_MOVES as TRANSACTION_MOVES
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 GENERATED: Final = "<!-- made by `make docs`; do not edit -->"
@@ -127,12 +128,22 @@ def metrics() -> str:
 
 def life_cycles() -> str:
     """Return the page of state machines, drawn from the tables that the code obeys."""
-    lines = ["stateDiagram-v2"]
-    for state, targets in LEGAL_MOVES.items():
-        lines += [f"    {state.value} --> {target.value}" for target in sorted(targets, key=lambda one: one.value)]
-    diagram = "\n".join(lines)
-    note = docstring_of("highwater.groups.classic.states")
-    return page("Life cycles", f"## A classic consumer group\n\n```\n{note}\n```", f"```mermaid\n{diagram}\n```")
+    groups = {state.value: [target.value for target in targets] for state, targets in GROUP_MOVES.items()}
+    transactions = {state.label: [target.label for target in targets] for state, targets in TRANSACTION_MOVES.items()}
+    return page(
+        "Life cycles",
+        "## A classic consumer group",
+        *_life_cycle("highwater.groups.classic.states", groups),
+        "## A transaction",
+        *_life_cycle("highwater.transactions.states", transactions),
+    )
+
+
+def _life_cycle(module: str, moves: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    yield f"```\n{docstring_of(module)}\n```"
+    arrows = [f"    {state} --> {target}" for state, targets in moves.items() for target in sorted(targets)]
+    diagram = "\n".join(["stateDiagram-v2", *arrows])
+    yield f"```mermaid\n{diagram}\n```"
 
 
 def commands() -> str:

@@ -16,8 +16,12 @@ class Feature(NamedTuple):
 GROUP_VERSION: Final = Feature("group.version", 1)
 """1: consumer groups whose members are assigned by the coordinator (KIP-848)."""
 
-TRANSACTION_VERSION: Final = Feature("transaction.version", 2)
-"""1: flexible records in the coordinator's log. 2: every transaction has its epoch, writes add partitions (KIP-890)."""
+TRANSACTION_VERSION: Final = Feature("transaction.version", 1)
+"""1: flexible records in the coordinator's log.
+
+Level 2, where every transaction has its epoch and writes add partitions (KIP-890), is decided by the core and not
+offered until a client that uses it has been tried.
+"""
 
 FEATURES: Final = (GROUP_VERSION, TRANSACTION_VERSION)
 

@@ -321,7 +321,6 @@ async def test_an_endpoint_type_that_is_none(start_admin: StartAdmin) -> None:
         (None, Operation.IDEMPOTENT_WRITE, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
         ("", Operation.READ, ErrorCode.INVALID_REQUEST),
         ("mine", Operation.WRITE, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-        ("mine", Operation.READ, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ],
 )
 async def test_producer_ids_that_are_not_given_out(
