@@ -30,7 +30,7 @@ kcat:
 
 demo: $(VENV)/.ready ## a broker, a producer, a group of readers and a Spark pipeline at work, for about a minute
 	@$(BIN)/python tools/fetch_jars.py spark || true
-	@HIGHWATER_SPARK_JARS=$(wildcard .tools/spark) $(BIN)/highwater demo
+	@HIGHWATER_SPARK_JARS=$$(ls -d .tools/spark 2>/dev/null) $(BIN)/highwater demo
 
 test: setup ## every test
 	$(BIN)/pytest

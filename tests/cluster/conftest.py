@@ -3,12 +3,15 @@
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic, TopicMetadata
 
 from highwater.testing.broker import BrokerProcess
 from highwater.testing.cluster import ClusterProcesses
 
 TIMEOUT_SECONDS = 20
+ASK_SECONDS = 5
+ATTEMPTS = 12
 
 
 class View:
@@ -24,17 +27,27 @@ class View:
             self._admins[servers] = AdminClient({"bootstrap.servers": servers, "log_level": 0})
         return self._admins[servers]
 
+    def metadata(self, broker: BrokerProcess | None = None, topic: str | None = None) -> ClusterMetadata:
+        """Ask until somebody answers: librdkafka asks any broker it knows, one that is paused or dead included."""
+        for attempt in range(ATTEMPTS):
+            try:
+                return self.admin(broker).list_topics(topic, timeout=ASK_SECONDS)
+            except KafkaException:
+                if attempt == ATTEMPTS - 1:
+                    raise
+        raise AssertionError
+
     def controller(self, broker: BrokerProcess | None = None) -> int:
-        return int(self.admin(broker).list_topics(timeout=TIMEOUT_SECONDS).controller_id)
+        return int(self.metadata(broker).controller_id)
 
     def live(self, broker: BrokerProcess | None = None) -> set[int]:
-        return set(self.admin(broker).list_topics(timeout=TIMEOUT_SECONDS).brokers)
+        return set(self.metadata(broker).brokers)
 
     def topic(self, name: str, broker: BrokerProcess | None = None) -> TopicMetadata:
-        return self.admin(broker).list_topics(name, timeout=TIMEOUT_SECONDS).topics[name]
+        return self.metadata(broker, name).topics[name]
 
     def topics(self, broker: BrokerProcess | None = None) -> set[str]:
-        return set(self.admin(broker).list_topics(timeout=TIMEOUT_SECONDS).topics)
+        return set(self.metadata(broker).topics)
 
     def leaders(self, name: str, broker: BrokerProcess | None = None) -> dict[int, int]:
         return {index: partition.leader for index, partition in self.topic(name, broker).partitions.items()}

@@ -246,7 +246,6 @@ class TestStream:
 
 
 class TestTransactions:
-    @pytest.mark.skipif(ORACLE is None, reason="the broker has no transactions yet")
     def test_read_committed_leaves_out_what_was_aborted(
         self, kafka_reader: DataFrameReader, bootstrap: str, new_topic: NewTopic
     ) -> None:

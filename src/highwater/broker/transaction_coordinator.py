@@ -15,6 +15,7 @@ from highwater.config.settings import transactions as settings
 from highwater.metrics import declared
 from highwater.model.coordinator_partition import partition_for
 from highwater.transactions.shard import TransactionSettings, TransactionShard
+from highwater.transactions.states import State
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, TimerHandle
@@ -151,8 +152,8 @@ class TransactionCoordinator:
         registry.ask(declared.TRANSACTIONS, self._count)
 
     def _count(self) -> list[Sample]:
-        counts: dict[str, int] = {}
+        counts = {state.label: 0 for state in State}
         for shard in self.shards():
             for transaction in shard.core.transactions.values():
-                counts[transaction.state.label] = counts.get(transaction.state.label, 0) + 1
+                counts[transaction.state.label] += 1
         return [((state,), count) for state, count in counts.items()]

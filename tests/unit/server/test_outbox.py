@@ -52,7 +52,7 @@ class ColdFile:
 
 @pytest.fixture
 def file(tmp_path: Path) -> File:
-    opened = OsFiles().open(tmp_path / "segment")
+    opened = OsFiles().create(tmp_path / "segment")
     opened.write([bytes(range(256)) * 8], 0)
     return opened
 
