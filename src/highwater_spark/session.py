@@ -50,6 +50,8 @@ def session(
     `jars` are files or folders to use instead of downloading the connector. `log_file` receives what Spark would
     otherwise print on the terminal.
     """
+    if jars is not None:
+        connector.local_jars(jars)  # what cannot be meant is told, also where a session that runs already is used
     running = SparkSession.getActiveSession()
     if running is None:
         running = _submitted(app_name, conf or {}) if SUBMITTED in os.environ else None
