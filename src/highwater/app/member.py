@@ -12,7 +12,6 @@ from highwater.broker.membership import Membership
 from highwater.broker.roles import Roles
 from highwater.broker.serve_cluster import ServeByController
 from highwater.config.settings import node
-from highwater.coordination.zookeeper import ZooKeeperCoordination
 from highwater.model.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -29,17 +28,6 @@ if TYPE_CHECKING:
 
 TOLD_TIMEOUT_S: Final = 60.0
 """How long to wait for a controller at start: longer than any election takes."""
-
-
-async def connect(config: BrokerConfig) -> ZooKeeperCoordination:
-    """Open a session on the configured ZooKeeper. StoreFailed if it does not answer."""
-    address = config[node.ZOOKEEPER_CONNECT]
-    assert address is not None, "asked for only with zookeeper.connect"
-    return await ZooKeeperCoordination.connect(
-        address,
-        session_timeout_ms=config[node.ZOOKEEPER_SESSION_TIMEOUT_MS],
-        connection_timeout_ms=config[node.ZOOKEEPER_CONNECTION_TIMEOUT_MS],
-    )
 
 
 class Member:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
-import time
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from highwater.app.node_metrics import connect
+from highwater.app.world import World
 from highwater.broker.appends import Appends
 from highwater.broker.broker import Broker
 from highwater.broker.changes import Changes
@@ -49,7 +47,6 @@ from highwater.model.log_events import EventLog
 from highwater.security.authorizer import AllowAll
 from highwater.server.server import Server
 from highwater.storage import log_dir_owner
-from highwater.storage.files import OsFiles
 from highwater.storage.log_dir import LogDir
 from highwater.storage.log_dir_owner import Owner
 
@@ -65,9 +62,6 @@ if TYPE_CHECKING:
 
 events = EventLog("app")
 
-DISK_THREADS: Final = 2
-"""Threads for what waits for the disk: fsync, removal, cold reads. More would only fight for the interpreter."""
-
 
 class CannotStart(Exception):
     """Why the broker does not start, in one line that says what to do."""
@@ -76,16 +70,17 @@ class CannotStart(Exception):
 class Node:
     """One broker process. Everything is built by `start`, in an order in which nothing is touched before it is safe."""
 
-    def __init__(self, loop: AbstractEventLoop, config: BrokerConfig) -> None:
+    def __init__(self, loop: AbstractEventLoop, config: BrokerConfig, world: World | None = None) -> None:
         self._loop = loop
         self._config = config
-        self._executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
+        self._world = world = world if world is not None else World()
+        self._executor = world.disk_threads
         self._registry = Registry()
         watch_process(self._registry)
         self._loop_lag = LoopLag(self._registry, loop)
         self._metrics_server = MetricsServer(self._registry)
-        self._server = Server(loop, config, self._registry)
-        self._files = OsFiles()
+        self._server = Server(loop, config, self._registry, world.new_acceptor)
+        self._files = world.files
         self._log_dirs: list[LogDir] = []
         self._partitions = Partitions()
         self._changes = Changes()
@@ -219,11 +214,9 @@ class Node:
     async def _open_store(self, owning_cluster: str | None) -> Coordination:
         try:
             if self._config[node.ZOOKEEPER_CONNECT] is not None:
-                from highwater.app import member
-
-                return await member.connect(self._config)
+                return await self._world.connect_to_cluster(self._config)
             path = self._log_dirs[0].path / FILE_NAME
-            if owning_cluster is not None and not path.exists():
+            if owning_cluster is not None and not self._files.exists(path):
                 raise CannotStart(
                     f"the log dirs hold the data of cluster {owning_cluster}, but its metadata {path} is gone"
                 )
@@ -233,18 +226,19 @@ class Node:
 
     async def _find_cluster(self, store: Coordination) -> Cluster:
         if self._config[node.ZOOKEEPER_CONNECT] is not None:
-            return await find_cluster(store, self.broker_id, secrets.token_bytes)
+            return await find_cluster(store, self.broker_id, self._world.random_bytes)
         return await join_alone(
             store,
             self.broker_id,
             self._endpoints,
             rack=self._config[node.BROKER_RACK],
-            now_ms=_now_ms(),
-            random_bytes=secrets.token_bytes,
+            now_ms=self._world.now_ms(),
+            random_bytes=self._world.random_bytes,
         )
 
     async def _build(self, store: Coordination) -> Broker:
         loop, config, partitions, changes = self._loop, self._config, self._partitions, self._changes
+        now_ms, random_bytes = self._world.now_ms, self._world.random_bytes
         cluster = await self._find_cluster(store)
         log_dir_owner.claim(self._files, self._folders, Owner(self.broker_id, cluster.id))
         appends = Appends(loop)
@@ -260,7 +254,7 @@ class Node:
         )
         throttles = ReplicationThrottles(self.broker_id, config, now_ms=lambda: loop.time() * 1000)
         self._fetchers = ReplicaFetchers(
-            loop, self._executor, self.broker_id, config, cluster=cluster, throttles=throttles, now_ms=_now_ms
+            loop, self._executor, self.broker_id, config, cluster=cluster, throttles=throttles, now_ms=now_ms
         )
         replicas = Replicas(
             loop,
@@ -273,7 +267,7 @@ class Node:
             keeper=self._isr_keeper,
             fetchers=self._fetchers,
             throttles=throttles,
-            now_ms=_now_ms,
+            now_ms=now_ms,
         )
         self._fetchers.serve(replicas)
         topics = Topics()
@@ -288,7 +282,7 @@ class Node:
                 cluster=cluster,
                 topics=topics,
                 replicas=replicas,
-                now_ms=_now_ms,
+                now_ms=now_ms,
             )
         member = self._member
         topic_store = TopicStore(store, config) if member is None else TopicStore(store, config, member.driver.fence)
@@ -310,28 +304,28 @@ class Node:
             store=topic_store,
             serving=alone if member is None else member.serving,
             changes=changes,
-            random_bytes=secrets.token_bytes,
+            random_bytes=random_bytes,
         )
         self._groups = groups = GroupCoordinator(
             loop,
             config,
             appends=appends,
-            wall_ms=_now_ms,
-            new_id=lambda: str(uuid.uuid4()),
+            wall_ms=now_ms,
+            new_id=lambda: str(uuid.UUID(bytes=random_bytes(16), version=4)),
             metrics=GroupMetrics(self._registry),
             topics=topics,
             cluster=cluster,
         )
         groups.watch(self._registry)
         partitions.tell(OFFSETS_TOPIC, groups)
-        markers = MarkerWriter(partitions=partitions, groups=groups, appends=appends, wall_ms=_now_ms)
+        markers = MarkerWriter(partitions=partitions, groups=groups, appends=appends, wall_ms=now_ms)
         self._transactions = transactions = TransactionCoordinator(
             loop,
             config,
             appends=appends,
             topics=topics,
             markers=markers,
-            wall_ms=_now_ms,
+            wall_ms=now_ms,
             metrics=TransactionMetrics(self._registry),
         )
         transactions.watch(self._registry)
@@ -340,10 +334,16 @@ class Node:
             await config_admin.start()
             await alone.start(cluster.controller_epoch)
         self._upkeep = Upkeep(
-            loop, self._executor, config, partitions=partitions, replicas=replicas, appends=appends, now_ms=_now_ms
+            loop, self._executor, config, partitions=partitions, replicas=replicas, appends=appends, now_ms=now_ms
         )
         self._cleaner = cleaner = Cleaner(
-            loop, self._executor, config, partitions=partitions, replicas=replicas, now_ms=_now_ms
+            loop,
+            self._executor,
+            config,
+            partitions=partitions,
+            replicas=replicas,
+            now_ms=now_ms,
+            start_worker=self._world.start_compaction,
         )
         self._registry.ask_one(COMPACTION_ROUNDS, lambda: cleaner.rounds)
         self._registry.ask_one(UNCLEANABLE_PARTITIONS, lambda: len(cleaner.uncleanable))
@@ -351,7 +351,7 @@ class Node:
             id=self.broker_id,
             loop=loop,
             disk_threads=self._executor,
-            now_ms=_now_ms,
+            now_ms=now_ms,
             config=config,
             metrics=self._registry,
             authorizer=AllowAll(),
@@ -367,7 +367,7 @@ class Node:
             fetch_sessions=FetchSessions(
                 appends,
                 max_sessions=config[network.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS],
-                new_id=lambda: secrets.randbelow(2**31 - 1) + 1,
+                new_id=lambda: int.from_bytes(random_bytes(4), "big") % (2**31 - 1) + 1,
                 now=loop.time,
             ),
             groups=groups,
@@ -379,7 +379,3 @@ class Node:
             roles=None if member is None else member.roles,
             controller=None if member is None else member.driver,
         )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

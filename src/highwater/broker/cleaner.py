@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import pickle
-import sys
 from typing import TYPE_CHECKING, Final
 
 from highwater.config.settings import compaction as settings
 from highwater.model.errors import KafkaError, StorageError
 from highwater.model.log_events import EventLog
 from highwater.storage import checkpoints
-from highwater.storage.compaction.messages import GO_ON, LENGTH, Failed, Finished, Job, Report, encode
+from highwater.storage.compaction.messages import Failed, Finished, Job, Report
 from highwater.storage.compaction.plan import CompactedGroup, CompactionPlan
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-    from asyncio.subprocess import Process
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from concurrent.futures import Executor
 
+    from highwater.broker.compaction_worker import CompactionWorker
     from highwater.broker.partition import Partition
     from highwater.broker.partitions import Partitions
     from highwater.broker.replicas import Replicas
@@ -31,7 +28,6 @@ if TYPE_CHECKING:
 events = EventLog("broker")
 
 LOGS_PER_BREATH: Final = 100
-WORKER_MODULE: Final = "highwater.storage.compaction.worker"
 
 
 class Cleaner:
@@ -46,8 +42,10 @@ class Cleaner:
         partitions: Partitions,
         replicas: Replicas,
         now_ms: Callable[[], int],
+        start_worker: Callable[[Job], Awaitable[CompactionWorker]],
     ) -> None:
         self._loop = loop
+        self._start_worker = start_worker
         self._executor = executor
         self._config = config
         self._partitions = partitions
@@ -116,27 +114,15 @@ class Cleaner:
 
     async def _compact(self, partition: Partition, plan: CompactionPlan) -> None:
         pace = max(1.0, self._config[settings.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND] / self._workers)
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", WORKER_MODULE), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-        )
+        worker = await self._start_worker(Job(plan, pace))
         try:
-            assert process.stdin is not None
-            process.stdin.write(encode(Job(plan, pace)))
-            while await self._take(partition, process):
-                process.stdin.write(GO_ON)
+            while await self._take(partition, await worker.report()):
+                worker.go_on()
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+            await worker.close()
 
-    async def _take(self, partition: Partition, process: Process) -> bool:
+    async def _take(self, partition: Partition, report: Report) -> bool:
         """Take the worker's next report; say whether it shall go on."""
-        assert process.stdout is not None
-        try:
-            (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
-            report: Report = pickle.loads(await process.stdout.readexactly(length))  # noqa: S301 - our own child
-        except asyncio.IncompleteReadError:
-            raise StorageError("the process that compacts it ended without a word") from None
         match report:
             case CompactedGroup():
                 return self._put_in_place(partition, report)

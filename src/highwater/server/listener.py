@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import socket
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
@@ -11,26 +9,19 @@ from highwater.config.settings import network
 from highwater.model.log_events import EventLog
 from highwater.server.connection import Connection
 from highwater.server.inbox import SharedBuffer
-from highwater.server.transport import SocketTransport
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, TimerHandle
 
     from highwater.broker.broker import Broker
     from highwater.config.broker_config import BrokerConfig
+    from highwater.server.acceptor import Acceptor
     from highwater.server.server_metrics import ServerMetrics
+    from highwater.server.transport import Transport
 
 events = EventLog("server")
 
-ACCEPTS_PER_TURN: Final = 128
-LEFT_TO_THE_SYSTEM: Final = -1
-PAUSE_WITHOUT_DESCRIPTORS_S: Final = 0.5
 SWEEP_EVERY_S: Final = 5.0
-_OUT_OF_DESCRIPTORS: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-_KERNEL_BUFFERS: Final = (
-    (socket.SO_SNDBUF, network.SOCKET_SEND_BUFFER_BYTES),
-    (socket.SO_RCVBUF, network.SOCKET_RECEIVE_BUFFER_BYTES),
-)
 
 
 class Connections:
@@ -109,6 +100,7 @@ class Listener:
         loop: AbstractEventLoop,
         connections: Connections,
         config: BrokerConfig,
+        acceptor: Acceptor,
         *,
         name: str,
         shared_buffer: SharedBuffer,
@@ -118,66 +110,32 @@ class Listener:
         self._broker: Broker | None = None
         self._shared_buffer = shared_buffer
         self._config = config
-        self._socket: socket.socket | None = None
+        self._acceptor = acceptor
         self.name = name
-        self.port = 0
+
+    @property
+    def port(self) -> int:
+        """The port that was taken."""
+        return self._acceptor.port
 
     def bind(self, host: str, port: int) -> None:
         """Take the address, so that a port in use is known before any data is touched."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        bound = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            for option, setting in _KERNEL_BUFFERS:
-                if self._config[setting] != LEFT_TO_THE_SYSTEM:
-                    bound.setsockopt(socket.SOL_SOCKET, option, self._config[setting])  # accepted sockets inherit it
-            bound.bind((host, port))
-        except OSError as error:
-            bound.close()
-            raise OSError(error.errno, error.strerror, f"{host}:{port}") from error
-        self._socket = bound
-        self.port = bound.getsockname()[1]
+        self._acceptor.bind(host, port)
 
     def start(self, broker: Broker) -> None:
         """Accept from now on."""
-        assert self._socket is not None
         self._broker = broker
-        self._socket.listen(self._config[network.SOCKET_LISTEN_BACKLOG_SIZE])
-        self._socket.setblocking(False)
-        self._loop.add_reader(self._socket.fileno(), self._accept)
+        self._acceptor.start(self._welcome)
 
     def close(self) -> None:
         """Accept no more."""
-        if self._socket is not None:
-            self._loop.remove_reader(self._socket.fileno())
-            self._socket.close()
-            self._socket = None
+        self._acceptor.close()
 
-    def _accept(self) -> None:
-        for _ in range(ACCEPTS_PER_TURN):
-            if self._socket is None:
-                return
-            try:
-                accepted, address = self._socket.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno not in _OUT_OF_DESCRIPTORS:
-                    raise
-                self._pause(error)
-                return
-            self._welcome(accepted, address[0])
-
-    def _welcome(self, accepted: socket.socket, host: str) -> None:
+    def _welcome(self, transport: Transport, host: str) -> None:
         if not self._connections.room_for(host):
             self._connections.metrics.closed_for_cause("limit")
             events.warning("connection_refused", host=host, reason="limit", open=len(self._connections))
-            accepted.close()
-            return
-        try:
-            transport = SocketTransport(self._loop, accepted)
-        except OSError:
-            accepted.close()  # gone before we said hello
+            transport.close()
             return
         assert self._broker is not None
         connection = Connection(
@@ -191,14 +149,3 @@ class Listener:
             on_close=self._connections.discard,
         )
         self._connections.add(connection, host, self.name)
-
-    def _pause(self, error: OSError) -> None:
-        """Stop accepting for a moment: without descriptors the listening socket stays readable, and we would spin."""
-        assert self._socket is not None
-        events.warning("accept_paused", listener=self.name, reason=error.strerror)
-        self._loop.remove_reader(self._socket.fileno())
-        self._loop.call_later(PAUSE_WITHOUT_DESCRIPTORS_S, self._resume)
-
-    def _resume(self) -> None:
-        if self._socket is not None:
-            self._loop.add_reader(self._socket.fileno(), self._accept)

@@ -71,7 +71,7 @@ class Outbox:
         self._head_is_warm = True
 
     def _send_region(self, transport: Transport, region: FileRegion) -> int:
-        sent = transport.send_file(region.file.fileno(), region.position, region.length)
+        sent = transport.send_file(region.file, region.position, region.length)
         if sent == 0:
             raise FileCutShort(f"the file ends before byte {region.position + region.length}")
         if sent == region.length:

@@ -10,18 +10,27 @@ from highwater.server.server_metrics import ServerMetrics
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+    from collections.abc import Callable
 
     from highwater.broker.broker import Broker
     from highwater.config.broker_config import BrokerConfig
     from highwater.config.listeners import Endpoint
     from highwater.metrics.registry import Registry
+    from highwater.server.acceptor import Acceptor
 
 
 class Server:
     """Binds first, serves when the broker behind it is ready, and stops before it goes."""
 
-    def __init__(self, loop: AbstractEventLoop, config: BrokerConfig, registry: Registry) -> None:
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        config: BrokerConfig,
+        registry: Registry,
+        new_acceptor: Callable[[AbstractEventLoop, BrokerConfig], Acceptor],
+    ) -> None:
         self._loop = loop
+        self._new_acceptor = new_acceptor
         self._config = config
         self._shared_buffer = SharedBuffer()
         self._listeners: list[Listener] = []
@@ -35,6 +44,7 @@ class Server:
                 self._loop,
                 self.connections,
                 self._config,
+                self._new_acceptor(self._loop, self._config),
                 name=endpoint.name,
                 shared_buffer=self._shared_buffer,
             )

@@ -10,6 +10,8 @@ from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from highwater.storage.files import File
+
 MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
 _TCP_CLOSE: Final = 7  # of <netinet/tcp.h>: the connection is over
 
@@ -25,7 +27,7 @@ class Transport(Protocol):
     def send(self, data: bytes | bytearray | memoryview, *, more: bool) -> int:
         """Send a prefix of `data` and return its length; `more` promises that further data follows at once."""
 
-    def send_file(self, file_descriptor: int, position: int, length: int) -> int:
+    def send_file(self, file: File, position: int, length: int) -> int:
         """Send a prefix of a file's range and return its length; 0 means that the file ends before the range."""
 
     def watch_readable(self, callback: Callable[[], None] | None) -> None:
@@ -65,9 +67,9 @@ class SocketTransport:
         assert self._socket is not None
         return self._socket.send(data, MSG_MORE if more else 0)
 
-    def send_file(self, file_descriptor: int, position: int, length: int) -> int:
+    def send_file(self, file: File, position: int, length: int) -> int:
         """Send a prefix of a file's range without its bytes passing through this process."""
-        return os.sendfile(self._file_descriptor, file_descriptor, position, length)
+        return os.sendfile(self._file_descriptor, file.fileno(), position, length)
 
     def watch_readable(self, callback: Callable[[], None] | None) -> None:
         """Call `callback` whenever there is something to receive; None stops it."""

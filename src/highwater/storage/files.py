@@ -88,6 +88,13 @@ class Entry(NamedTuple):
     modified_ms: int
 
 
+class Space(NamedTuple):
+    """How large a disk is, and how much of it can still be written."""
+
+    total_bytes: int
+    free_bytes: int
+
+
 class Files(Protocol):
     """What storage asks of a disk."""
 
@@ -137,6 +144,10 @@ class Files(Protocol):
 
     def lock(self, path: Path) -> Lock | None:
         """Take the lock, or return None when another process holds it."""
+        ...
+
+    def space(self, path: Path) -> Space:
+        """Return how large the disk is that holds `path`."""
         ...
 
 
@@ -357,6 +368,11 @@ class OsFiles:
         except (BlockingIOError, PermissionError):
             return None
         return OsLock(file)
+
+    def space(self, path: Path) -> Space:
+        """Ask the file system."""
+        status = os.statvfs(path)
+        return Space(status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize)
 
 
 class ReadOnlyFiles(OsFiles):

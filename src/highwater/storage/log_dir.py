@@ -8,7 +8,7 @@ from typing import Final
 from highwater.model.errors import StorageError
 from highwater.model.ids import TopicPartition
 from highwater.storage import checkpoints
-from highwater.storage.files import Files, Lock, replace_file
+from highwater.storage.files import Files, Lock, Space, replace_file
 from highwater.storage.flush import Flush
 from highwater.storage.log import Log
 from highwater.storage.log_config import LogConfig
@@ -89,6 +89,10 @@ class LogDir:
     def high_watermark(self, name: TopicPartition) -> int:
         """Return how far a partition was known to be committed when this was last written down."""
         return self._high_watermarks.get(name, 0)
+
+    def space(self) -> Space:
+        """Return how large the disk of this log dir is. Raises OSError."""
+        return self._files.space(self.path)
 
     def serving(self) -> None:
         """Take the mark of a clean stop away: from now on, a stop is unclean until we say otherwise."""

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from highwater.storage.files import BytesLike, Entry, File, Files, Lock, MappedFile, MutableBytes, OsFiles
+from highwater.storage.files import BytesLike, Entry, File, Files, Lock, MappedFile, MutableBytes, OsFiles, Space
 
 
 class Killed(BaseException):
@@ -100,6 +100,10 @@ class FaultyFiles:
     def lock(self, path: Path) -> Lock | None:
         """Take a lock."""
         return self.real.lock(path)
+
+    def space(self, path: Path) -> Space:
+        """Ask for the size of the disk."""
+        return self.real.space(path)
 
 
 class _FaultyFile:

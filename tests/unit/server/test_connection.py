@@ -17,6 +17,7 @@ from highwater.server.api_table import API_BY_KEY, Route
 from highwater.server.connection import Connection
 from highwater.server.inbox import SharedBuffer
 from highwater.server.server_metrics import ServerMetrics
+from highwater.storage.files import File
 
 API_VERSIONS = 18
 
@@ -49,8 +50,8 @@ class ScriptedPeer:
         self.outgoing += data[:sent]
         return sent
 
-    def send_file(self, file_descriptor: int, position: int, length: int) -> int:
-        raise AssertionError((file_descriptor, position, length))
+    def send_file(self, file: File, position: int, length: int) -> int:
+        raise AssertionError((file, position, length))
 
     def watch_readable(self, callback: Callable[[], None] | None) -> None:
         self.on_readable = callback

@@ -6,9 +6,9 @@ from typing import cast
 
 from highwater.config.broker_config import BrokerConfig
 from highwater.metrics.registry import Registry
+from highwater.server.acceptor import SocketAcceptor
 from highwater.server.connection import Connection
-from highwater.server.inbox import SharedBuffer
-from highwater.server.listener import Connections, Listener
+from highwater.server.listener import Connections
 from highwater.server.server_metrics import ServerMetrics
 
 
@@ -52,14 +52,12 @@ async def test_a_limit_that_changes_while_the_broker_runs_is_in_force_at_once() 
 
 async def test_the_kernel_keeps_its_own_buffer_sizes_unless_told() -> None:
     async def receive_buffer_bytes(**settings: str) -> int:
-        connections, config = connections_with(**settings)
-        listener = Listener(
-            asyncio.get_running_loop(), connections, config, name="PLAINTEXT", shared_buffer=SharedBuffer()
-        )
-        listener.bind("127.0.0.1", 0)
-        assert listener._socket is not None
-        size = listener._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-        listener.close()
+        _, config = connections_with(**settings)
+        acceptor = SocketAcceptor(asyncio.get_running_loop(), config)
+        acceptor.bind("127.0.0.1", 0)
+        assert acceptor._socket is not None
+        size = acceptor._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        acceptor.close()
         return size
 
     with socket.socket() as untouched:

@@ -26,8 +26,8 @@ class Peer:
         self.received += bytes(data[: self.at_a_time])
         return min(len(data), self.at_a_time)
 
-    def send_file(self, file_descriptor: int, position: int, length: int) -> int:
-        data = os.pread(file_descriptor, min(length, self.at_a_time), position)
+    def send_file(self, file: File, position: int, length: int) -> int:
+        data = os.pread(file.fileno(), min(length, self.at_a_time), position)
         self.received += data
         return len(data)
 

@@ -8,7 +8,6 @@ Not served: future replicas (partitions on their way from one log dir to another
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
 from highwater.model.errors import ErrorCode
@@ -41,11 +40,11 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Describe
 def _described(context: RequestContext, log_dir: LogDir, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
     result = DescribeLogDirsResult(log_dir=str(log_dir.path), topics=_topics(context, log_dir, wanted))
     try:
-        usage = shutil.disk_usage(log_dir.path)
+        space = log_dir.space()
     except OSError:
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     else:
-        result.total_bytes, result.usable_bytes = usage.total, usage.free
+        result.total_bytes, result.usable_bytes = space
     return result
 
 
