@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from highwater.testing.groups_in_every_state import GroupsInEveryState
 from highwater.testing.waiting import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
@@ -136,6 +137,14 @@ def test_a_kill_9_in_the_middle_of_a_rebalance_costs_nothing_but_time(broker: Br
             broker.kill()
             broker.start()
             wait_for_shares([ana, ben], [3, 3])
+
+
+def test_a_coordinator_killed_in_any_state_of_a_group_loses_nothing(broker: BrokerProcess) -> None:
+    scene = GroupsInEveryState(TOPIC)
+    scene.set_up([broker.bootstrap_servers])
+    broker.kill()
+    broker.start()
+    scene.check_all_carry_on([broker.bootstrap_servers])
 
 
 def test_members_survive_a_broker_that_was_stopped_for_longer_than_their_sessions(start_broker: BrokerFactory) -> None:

@@ -13,11 +13,8 @@ from highwater.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
 )
 from highwater.protocol.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from highwater.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from highwater.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from highwater.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -31,86 +28,18 @@ from highwater.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from highwater.testing.waiting import wait_until
-from highwater.testing.wire import WireClient
+from highwater.testing.group_requests import coordinator_of
+from highwater.testing.wire_consumer_group import WireConsumerGroup as Group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-VERSION = 1
-
-
-class Group:
-    """A consumer group over one connection: members by name, each with what it was told last."""
-
-    def __init__(self, wire: WireClient, group_id: str) -> None:
-        self.wire = wire
-        self.id = group_id
-        self._session = uuid.uuid4().hex[:8]
-        self.epochs: dict[str, int] = {}
-        self.assigned: dict[str, dict[bytes, list[int]]] = {}
-        wait_until(self._is_coordinated, "the coordinator")
-
-    def _is_coordinated(self) -> bool:
-        found = self.wire.call(FindCoordinatorRequest(coordinator_keys=[self.id]), FindCoordinatorResponse, 6)
-        asked = ConsumerGroupDescribeRequest(group_ids=[self.id])
-        (described,) = self.wire.call(asked, ConsumerGroupDescribeResponse, 1).groups
-        return not found.coordinators[0].error_code and described.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-
-    def member_id(self, name: str) -> str:
-        return f"{name}-{self._session}"
-
-    def report(self, name: str, epoch: int | None = None, **fields: Any) -> ConsumerGroupHeartbeatResponse:
-        """Send one heartbeat as it is told."""
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=self.id,
-            member_id=self.member_id(name),
-            member_epoch=self.epochs.get(name, 0) if epoch is None else epoch,
-            **fields,
-        )
-        answer = self.wire.call(request, ConsumerGroupHeartbeatResponse, VERSION)
-        if not answer.error_code:
-            self.epochs[name] = answer.member_epoch
-            if answer.assignment is not None:
-                self.assigned[name] = {entry.topic_id: entry.partitions for entry in answer.assignment.topic_partitions}
-        return answer
-
-    def join(self, name: str, *topics: str, **fields: Any) -> ConsumerGroupHeartbeatResponse:
-        return self.report(
-            name,
-            epoch=0,
-            rebalance_timeout_ms=60_000,
-            subscribed_topic_names=list(topics),
-            topic_partitions=[],
-            **fields,
-        )
-
-    def beat(self, *names: str) -> None:
-        """Let members report that they have what they were told, no more and no less."""
-        for name in names:
-            owned = [
-                TopicPartitions(topic_id=topic_id, partitions=partitions)
-                for topic_id, partitions in self.assigned.get(name, {}).items()
-            ]
-            assert self.report(name, topic_partitions=owned).error_code == ErrorCode.NONE
-
-    def share(self, name: str) -> int:
-        return sum(len(partitions) for partitions in self.assigned.get(name, {}).values())
-
-    def settle(self, shares: dict[str, int]) -> None:
-        """Let members report until they have so many partitions each."""
-
-        def have_their_shares() -> bool:
-            self.beat(*shares)
-            return {name: self.share(name) for name in shares} == shares
-
-        wait_until(have_their_shares, f"shares of {shares}")
-
 
 @pytest.fixture
 def group(bootstrap: str) -> Iterator[Group]:
-    with WireClient(bootstrap) as wire:
-        yield Group(wire, f"group-{uuid.uuid4().hex[:8]}")
+    name = f"group-{uuid.uuid4().hex[:8]}"
+    with coordinator_of(name, [bootstrap]) as wire:
+        yield Group(wire, name)
 
 
 def test_the_first_member_gets_everything(group: Group, new_topic: Callable[..., str]) -> None:

@@ -13,13 +13,10 @@ from highwater.model.errors import ErrorCode
 from highwater.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from highwater.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from highwater.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from highwater.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from highwater.protocol.messages.join_group import JoinGroupResponse
 from highwater.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from highwater.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from highwater.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
 from highwater.protocol.messages.offset_fetch import (
@@ -29,7 +26,19 @@ from highwater.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from highwater.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from highwater.protocol.messages.sync_group import SyncGroupResponse
+from highwater.testing.group_requests import (
+    JOIN_LATEST,
+    SYNC_LATEST,
+    a_commit,
+    a_join,
+    a_sync,
+    commit,
+    coordinator_of,
+    enter,
+    heartbeat,
+    sync_as_leader,
+)
 from highwater.testing.waiting import wait_until
 from highwater.testing.wire import WireClient
 
@@ -37,9 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from highwater.testing.plugin import BrokerFactory
-
-JOIN_LATEST = 9
-SYNC_LATEST = 5
 
 
 @pytest.fixture
@@ -50,68 +56,8 @@ def group() -> str:
 @pytest.fixture
 def wire(bootstrap: str, group: str) -> Iterator[WireClient]:
     """A connection to the coordinator of the test's group."""
-    with WireClient(bootstrap) as client:
-        await_coordinator(client, group)
+    with coordinator_of(group, [bootstrap]) as client:
         yield client
-
-
-def await_coordinator(client: WireClient, group: str) -> None:
-    def is_ready() -> bool:
-        client.call(FindCoordinatorRequest(coordinator_keys=[group]), FindCoordinatorResponse, 6)
-        beat = HeartbeatRequest(group_id=group, member_id="nobody")
-        return client.call(beat, HeartbeatResponse, 4).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-
-    wait_until(is_ready, "the coordinator")
-
-
-def a_join(group: str, member_id: str = "", **fields: Any) -> JoinGroupRequest:
-    return JoinGroupRequest(
-        group_id=group,
-        session_timeout_ms=fields.pop("session_timeout_ms", 30_000),
-        rebalance_timeout_ms=30_000,
-        member_id=member_id,
-        protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=fields.pop("metadata", b""))],
-        **fields,
-    )
-
-
-def a_sync(group: str, member_id: str, generation: int, assignments: dict[str, bytes]) -> SyncGroupRequest:
-    return SyncGroupRequest(
-        group_id=group,
-        generation_id=generation,
-        member_id=member_id,
-        protocol_type="consumer",
-        protocol_name="range",
-        assignments=[
-            SyncGroupRequestAssignment(member_id=each, assignment=assignment)
-            for each, assignment in assignments.items()
-        ],
-    )
-
-
-def a_commit(group: str, topic: str, offset: int, **fields: Any) -> OffsetCommitRequest:
-    asked = OffsetCommitRequestPartition(
-        partition_index=0, committed_offset=offset, committed_metadata=fields.pop("metadata", "")
-    )
-    return OffsetCommitRequest(
-        group_id=group, topics=[OffsetCommitRequestTopic(name=topic, partitions=[asked])], **fields
-    )
-
-
-def enter(wire: WireClient, group: str, **fields: Any) -> JoinGroupResponse:
-    """Join as clients do since KIP-394: with the id that the first answer gives."""
-    given = wire.call(a_join(group, **fields), JoinGroupResponse, JOIN_LATEST)
-    assert given.error_code == ErrorCode.MEMBER_ID_REQUIRED
-    joined = wire.call(a_join(group, given.member_id, **fields), JoinGroupResponse, JOIN_LATEST)
-    assert joined.error_code == ErrorCode.NONE
-    return joined
-
-
-def sync_as_leader(wire: WireClient, group: str, joined: JoinGroupResponse, assignment: bytes = b"all") -> None:
-    request = a_sync(group, joined.member_id, joined.generation_id, {joined.member_id: assignment})
-    answer = wire.call(request, SyncGroupResponse, SYNC_LATEST)
-    assert (answer.error_code, answer.assignment) == (ErrorCode.NONE, assignment)
 
 
 @pytest.mark.parametrize("version", range(7))
@@ -184,26 +130,21 @@ def test_offsets_can_be_asked_for_all_at_once(wire: WireClient, group: str, topi
     assert [(each.name, each.partitions[0].committed_offset) for each in answer.topics] == [(topic, 42)]
 
 
-def committed(wire: WireClient, request: OffsetCommitRequest, version: int = 9) -> ErrorCode:
-    answer = wire.call(request, OffsetCommitResponse, version)
-    return ErrorCode(answer.topics[0].partitions[0].error_code)
-
-
 def test_what_cannot_be_committed_is_refused(wire: WireClient, group: str, topic: str) -> None:
     joined = enter(wire, group)
     member = {"member_id": joined.member_id, "generation_id_or_member_epoch": 1}
-    assert committed(wire, a_commit(group, topic, 1, **member)) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert commit(wire, a_commit(group, topic, 1, **member)) is ErrorCode.REBALANCE_IN_PROGRESS
     sync_as_leader(wire, group, joined)
-    assert committed(wire, a_commit(group, topic, 1, **member)) is ErrorCode.NONE
+    assert commit(wire, a_commit(group, topic, 1, **member)) is ErrorCode.NONE
     older = {**member, "generation_id_or_member_epoch": 0}
-    assert committed(wire, a_commit(group, topic, 1, **older)) is ErrorCode.ILLEGAL_GENERATION
+    assert commit(wire, a_commit(group, topic, 1, **older)) is ErrorCode.ILLEGAL_GENERATION
     stranger = {**member, "member_id": "stranger"}
-    assert committed(wire, a_commit(group, topic, 1, **stranger)) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert committed(wire, a_commit(group, topic, 1)) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit(wire, a_commit(group, topic, 1, **stranger)) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit(wire, a_commit(group, topic, 1)) is ErrorCode.UNKNOWN_MEMBER_ID
     long = a_commit(group, topic, 1, metadata="x" * 4_097, **member)
-    assert committed(wire, long) is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert commit(wire, long) is ErrorCode.OFFSET_METADATA_TOO_LARGE
     nowhere = a_commit(group, "there-is-no-such-topic", 1, **member)
-    assert committed(wire, nowhere) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert commit(wire, nowhere) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_sync_must_name_its_protocol(wire: WireClient, group: str) -> None:
@@ -258,7 +199,7 @@ def test_five_hundred_members_join_at_once(start_broker: BrokerFactory, group: s
     broker = start_broker(group_initial_rebalance_delay_ms=3_000)
     with ExitStack() as stack:
         members = [stack.enter_context(WireClient(broker.bootstrap_servers)) for _ in range(500)]
-        await_coordinator(members[0], group)
+        coordinator_of(group, [broker.bootstrap_servers]).close()
         ids = [
             client.call(a_join(group, session_timeout_ms=120_000), JoinGroupResponse, JOIN_LATEST).member_id
             for client in members
@@ -305,5 +246,4 @@ def test_a_group_that_flaps_always_finds_together_again(wire: WireClient, bootst
 
 
 def _must_rejoin(wire: WireClient, group: str, member: JoinGroupResponse) -> bool:
-    beat = HeartbeatRequest(group_id=group, generation_id=member.generation_id, member_id=member.member_id)
-    return wire.call(beat, HeartbeatResponse, 4).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    return heartbeat(wire, group, member.member_id, member.generation_id) is ErrorCode.REBALANCE_IN_PROGRESS
