@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.ids import Offset
@@ -14,24 +14,23 @@ if TYPE_CHECKING:
 
     from highwater.broker.fetch_interest import FetchEntry, FetchInterest
     from highwater.broker.partition import Partition
-    from highwater.protocol.messages.fetch import FetchResponse
+    from highwater.protocol.messages.fetch import FetchRequest, FetchResponse
+
+READ_COMMITTED: Final = 1
+"""The isolation level that shows nothing of an open or aborted transaction."""
 
 
-class Assemble(Protocol):
-    """Makes the response out of what was read."""
+class Caller(Protocol):
+    """Whoever asks: it knows what its entries name, and how its answer looks."""
 
-    def __call__(self, read: list[tuple[FetchEntry, PartitionData]], /) -> FetchResponse:
+    def find(self, entry: FetchEntry, /) -> Partition:
+        """Return the partition that an entry names, or raise the error that its part of the answer carries."""
+
+    def assemble(self, read: list[tuple[FetchEntry, PartitionData]], /) -> FetchResponse:
         """Return the response that carries these partitions."""
 
 
-class FindPartition(Protocol):
-    """Finds what an entry names, or raises the error that its part of the answer carries."""
-
-    def __call__(self, entry: FetchEntry, /) -> Partition:
-        """Return the partition that this broker leads."""
-
-
-class _Reading:
+class Reading:
     """What one pass over the partitions found."""
 
     __slots__ = ("failed", "size_bytes", "told", "unread")
@@ -58,9 +57,8 @@ class DelayedFetch:
 
     __slots__ = (
         "_answer",
-        "_assemble",
+        "_caller",
         "_committed_only",
-        "_find",
         "_full",
         "_gathered_bytes",
         "_interest",
@@ -76,31 +74,30 @@ class DelayedFetch:
     def __init__(
         self,
         loop: AbstractEventLoop,
+        caller: Caller,
+        request: FetchRequest,
         interest: FetchInterest,
-        *,
-        full: bool,
-        keep_interest: bool,
-        committed_only: bool,
-        min_bytes: int,
         max_bytes: int,
-        max_wait_ms: int,
-        find: FindPartition,
-        assemble: Assemble,
+        full: bool,  # noqa: FBT001 - a keyword costs on this path
     ) -> None:
         self._loop = loop
+        self._caller = caller
         self._interest = interest
         self._full = full
-        self._keep_interest = keep_interest
-        self._committed_only = committed_only
-        self._min_bytes = min_bytes
+        """Whether every partition must be in the answer, or only those with news."""
+        self._keep_interest = interest.outlives_fetch
+        self._committed_only = request.isolation_level == READ_COMMITTED
+        self._min_bytes = request.min_bytes
         self._max_bytes = max_bytes
-        self._max_wait_ms = max_wait_ms
-        self._find = find
-        self._assemble = assemble
+        self._max_wait_ms = request.max_wait_ms
         self._answer: Callable[[FetchResponse], None] | None = None
         self._timer: TimerHandle | None = None
         self._gathered_bytes = 0
         self._woken = False
+
+    def at_once(self) -> FetchResponse | None:
+        """Return the answer if there is enough to read, or if the client does not wait; None if `start` must."""
+        return self._answer_of(self._read(), last_chance=self._max_wait_ms <= 0)
 
     def start(self, answer: Callable[[FetchResponse], None]) -> None:
         """Read; answer if that is enough or the client does not wait, otherwise park."""
@@ -132,22 +129,29 @@ class DelayedFetch:
 
     def _try_to_answer(self, *, last_chance: bool) -> None:
         reading = self._read()
-        if not (last_chance or reading.failed or reading.size_bytes >= self._min_bytes):
+        response = self._answer_of(reading, last_chance=last_chance)
+        if response is None:
             self._gathered_bytes = reading.size_bytes
             self._park()
             return
         answer, self._answer = self._answer, None
-        if self._keep_interest:
-            self._interest.changed = reading.still_to_read()
         if self._timer is not None:
             self._leave()
         assert answer is not None
-        answer(self._assemble(reading.told))
+        answer(response)
+
+    def _answer_of(self, reading: Reading, *, last_chance: bool) -> FetchResponse | None:
+        """Return the answer that carries what was read, unless it is worth waiting for more."""
+        if reading.size_bytes < self._min_bytes and not last_chance and not reading.failed:
+            return None
+        if self._keep_interest:
+            self._interest.changed = reading.still_to_read()
+        return self._caller.assemble(reading.told)
 
     def _park(self) -> None:
         if self._timer is None:
             for entry in () if self._keep_interest else self._interest.entries.values():
-                entry.follow(self._find(entry))
+                entry.follow(self._caller.find(entry))
             self._timer = self._loop.call_later(self._max_wait_ms / 1000, self._time_is_up)
             self._interest.waiting = self
 
@@ -161,12 +165,12 @@ class DelayedFetch:
         if not self._keep_interest:
             self._interest.close()
 
-    def _read(self) -> _Reading:
+    def _read(self) -> Reading:
         """Read every partition that may have something, within the request's budget.
 
         The first batch found is taken even when it is larger than asked (KIP-74), or a reader could never pass it.
         """
-        reading = _Reading()
+        reading = Reading()
         for entry in self._interest.entries.values() if self._full else self._interest.changed:
             left_bytes = self._max_bytes - reading.size_bytes
             first = reading.size_bytes == 0
@@ -186,7 +190,7 @@ class DelayedFetch:
     def _read_entry(self, entry: FetchEntry, budget_bytes: int, *, at_least_one_batch: bool) -> PartitionData:
         index = entry.key[1]
         try:
-            partition = self._find(entry)
+            partition = self._caller.find(entry)
             if self._keep_interest:
                 entry.follow(partition)
             partition.check_epoch(entry.known_epoch)

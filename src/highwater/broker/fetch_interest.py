@@ -6,7 +6,7 @@ so its poll looks at nothing. A fetch without a session uses the same objects fo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from highwater.model.ids import UNKNOWN_OFFSET, Offset
 
@@ -73,6 +73,9 @@ class FetchInterest:
     """A set of followed partitions; `changed` holds those that a poll must look at, oldest first."""
 
     __slots__ = ("_appends", "changed", "entries", "is_replica", "waiting")
+
+    outlives_fetch: ClassVar[bool] = False
+    """Whether later fetches go on with it."""
 
     def __init__(self, appends: Appends) -> None:
         self._appends = appends

@@ -28,6 +28,8 @@ class FetchSession(FetchInterest):
 
     __slots__ = ("id", "last_used_at", "next_epoch", "uses_topic_ids")
 
+    outlives_fetch = True
+
     def __init__(self, appends: Appends, session_id: int, *, uses_topic_ids: bool, now: float) -> None:
         super().__init__(appends)
         self.id = session_id

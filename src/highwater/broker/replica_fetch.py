@@ -10,33 +10,48 @@ from highwater.protocol.messages.fetch import EpochEndOffset, PartitionData
 from highwater.replication.fencing import check_replica_epoch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from asyncio import AbstractEventLoop
 
-    from highwater.broker.fetch_interest import FetchEntry
+    from highwater.broker.delayed_fetch import Caller, Reading
+    from highwater.broker.fetch_interest import FetchEntry, FetchInterest
     from highwater.broker.partition import Partition
     from highwater.broker.replication_throttles import ReplicationThrottles
     from highwater.model.ids import BrokerId
-    from highwater.protocol.messages.fetch import FetchResponse
+    from highwater.protocol.messages.fetch import FetchRequest
 
 
 class ReplicaFetch(DelayedFetch):
     """A fetch by `replica`. The first pass over its partitions tells each leader's rules; waiting for more does not."""
 
-    __slots__ = ("_is_first_pass", "replica", "throttles")
+    __slots__ = ("_has_told", "_replica", "_throttles")
 
-    replica: BrokerId
-    throttles: ReplicationThrottles
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        caller: Caller,
+        request: FetchRequest,
+        interest: FetchInterest,
+        max_bytes: int,
+        full: bool,  # noqa: FBT001 - as in the class above
+        *,
+        replica: BrokerId,
+        throttles: ReplicationThrottles,
+    ) -> None:
+        super().__init__(loop, caller, request, interest, max_bytes, full)
+        self._replica = replica
+        self._throttles = throttles
+        self._has_told = False
 
-    def start(self, answer: Callable[[FetchResponse], None]) -> None:
-        """Tell the partitions how far the follower is, then read."""
-        self._is_first_pass = True
-        super().start(answer)
-        self._is_first_pass = False
+    def _read(self) -> Reading:
+        """Tell the partitions how far the follower is, if they do not know, and read."""
+        reading = super()._read()
+        self._has_told = True
+        return reading
 
     def _read_entry(self, entry: FetchEntry, budget_bytes: int, *, at_least_one_batch: bool) -> PartitionData:
         partition = None
         try:
-            partition = self._find(entry)
+            partition = self._caller.find(entry)
             entry.follow(partition)
             return self._read_partition(partition, entry, budget_bytes, at_least_one_batch=at_least_one_batch)
         except KafkaError as error:
@@ -57,19 +72,19 @@ class ReplicaFetch(DelayedFetch):
     ) -> PartitionData:
         check_replica_epoch(entry.known_epoch, partition.leader_epoch)
         diverging = records = None
-        if self._is_first_pass:
+        if not self._has_told:
             diverging = partition.replica_fetched(
-                self.replica, entry.fetch_offset, epoch=entry.known_epoch, last_epoch=entry.last_fetched_epoch
+                self._replica, entry.fetch_offset, epoch=entry.known_epoch, last_epoch=entry.last_fetched_epoch
             )
         has_room = budget_bytes > 0 or at_least_one_batch
-        if diverging is None and has_room and not self.throttles.holds_back_sending(partition, self.replica):
+        if diverging is None and has_room and not self._throttles.holds_back_sending(partition, self._replica):
             records = partition.read_for_replica(
                 entry.fetch_offset,
                 max_bytes=min(entry.max_bytes, budget_bytes),
                 at_least_one_batch=at_least_one_batch,
             )
         if records is not None:
-            self.throttles.sent(partition, self.replica, len(records))
+            self._throttles.sent(partition, self._replica, len(records))
         return PartitionData(
             partition_index=entry.key[1],
             high_watermark=partition.high_watermark,

@@ -59,13 +59,15 @@ class Answer:
         return _SIZE_AND_CORRELATION.pack(body_bytes + 4, self.correlation_id)
 
     def _put_with_records(self, parts: list[Part], outbox: Outbox) -> None:
-        """Queue records where they lie: large ones leave the file by `sendfile`."""
+        """Queue records where they lie, for `sendfile`; but join what is small and in memory into one piece."""
+        head = self._head(sum(map(len, parts)))
         region_bytes = sum(part.length for part in parts if isinstance(part, FileRegion))
-        inline = region_bytes < INLINE_REGION_BYTES
-        outbox.put(self._head(sum(map(len, parts))))
+        if region_bytes < INLINE_REGION_BYTES:
+            pieces = [part.read_without_waiting() if isinstance(part, FileRegion) else part for part in parts]
+            if None not in pieces:
+                outbox.put(b"".join([head, *pieces]))  # type: ignore[list-item]
+                return
+        outbox.put(head)
         for part in parts:
-            if isinstance(part, FileRegion):
-                outbox.put((part.read_without_waiting() or part) if inline else part)
-            else:
-                assert isinstance(part, bytes | bytearray | memoryview)
-                outbox.put(part)
+            assert isinstance(part, bytes | bytearray | memoryview | FileRegion)
+            outbox.put(part)

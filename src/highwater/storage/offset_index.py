@@ -11,7 +11,7 @@ from highwater.storage.files import File
 from highwater.storage.index_file import IndexFile, used_bytes
 
 _ENTRY: Final = struct.Struct(">II")
-_RELATIVE_OFFSET: Final = struct.Struct(">I")
+_relative_at: Final = struct.Struct(">I").unpack_from
 
 
 class OffsetPosition(NamedTuple):
@@ -56,11 +56,22 @@ class OffsetIndex(IndexFile):
         memory = self._touch()
         relative = offset - self.base_offset
         low, high = 0, self._end // 8
-        if high and _RELATIVE_OFFSET.unpack_from(memory, (high - 1) * 8)[0] <= relative:
+        if not high:
+            return 0
+        (last,) = _relative_at(memory, high * 8 - 8)
+        if last <= relative:
             return high  # Readers are mostly near the end.
+        # Offsets grow nearly evenly with the entries: look first where an even growth would have it.
+        guess = relative * high // last if relative > 0 else 0
+        if _relative_at(memory, guess * 8)[0] > relative:
+            high = guess
+        elif _relative_at(memory, guess * 8 + 8)[0] > relative:
+            return guess + 1
+        else:
+            low = guess + 2
         while low < high:
             middle = (low + high) // 2
-            if _RELATIVE_OFFSET.unpack_from(memory, middle * 8)[0] <= relative:
+            if _relative_at(memory, middle * 8)[0] <= relative:
                 low = middle + 1
             else:
                 high = middle

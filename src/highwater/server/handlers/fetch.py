@@ -38,11 +38,10 @@ if TYPE_CHECKING:
 
 TOPICS_BY_ID_FROM: Final = 13
 SESSIONS_FROM: Final = 7
-READ_COMMITTED: Final = 1
 
 
 def handle(context: RequestContext, request: FetchRequest) -> DelayedFetch | FetchResponse:
-    """Return the fetch as something that answers when it can."""
+    """Return the answer if there is enough to read, and otherwise the fetch as something that answers when it can."""
     broker = context.broker
     by_id = context.version >= TOPICS_BY_ID_FROM
     replica = BrokerId(request.replica_id if request.replica_state is None else request.replica_state.replica_id)
@@ -52,39 +51,48 @@ def handle(context: RequestContext, request: FetchRequest) -> DelayedFetch | Fet
         interest, full = _interest(context, request, by_id=by_id)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
-    interest.is_replica = replica >= 0
-    session_id = interest.id if isinstance(interest, FetchSession) else NO_SESSION
     _note_what_is_asked(context, interest, request, by_id=by_id)
+    caller = _Caller(context, interest)
+    max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
+    if replica < 0:
+        fetch = DelayedFetch(broker.loop, caller, request, interest, max_bytes, full)
+    else:
+        interest.is_replica = True
+        throttles = broker.replication_throttles
+        fetch = ReplicaFetch(
+            broker.loop, caller, request, interest, max_bytes, full, replica=replica, throttles=throttles
+        )
+    # What this turn has staged is not in the log yet, and a client may read what it has just written.
+    return (None if broker.appends.staged else fetch.at_once()) or fetch
 
-    def find(entry: FetchEntry) -> Partition:
+
+class _Caller:
+    """The client or follower that fetches."""
+
+    __slots__ = ("_context", "_interest")
+
+    def __init__(self, context: RequestContext, interest: FetchInterest) -> None:
+        self._context = context
+        self._interest = interest
+
+    def find(self, entry: FetchEntry) -> Partition:
+        """Return the partition that an entry names, or raise the error that its part of the answer carries."""
+        context = self._context
         topic_name = entry.topic_name or _learn_name(context, entry)
-        if not interest.is_replica:
+        if not self._interest.is_replica:
             context.require(Operation.READ, ResourceType.TOPIC, topic_name)
-        return broker.partitions.leader_of(topic_name, entry.key[1])
+        return context.broker.partitions.leader_of(topic_name, entry.key[1])
 
-    def assemble(read: list[tuple[FetchEntry, PartitionData]]) -> FetchResponse:
-        response = FetchResponse(session_id=session_id, responses=_by_topic(read))
+    def assemble(self, read: list[tuple[FetchEntry, PartitionData]]) -> FetchResponse:
+        """Return the response that carries these partitions."""
+        interest = self._interest
+        response = FetchResponse(
+            session_id=interest.id if isinstance(interest, FetchSession) else NO_SESSION, responses=_by_topic(read)
+        )
         for entry, data in read:
             if data.error_code in LEADER_IS_ELSEWHERE:
-                _name_leader(context, response, entry, data)
+                _name_leader(self._context, response, entry, data)
         return response
-
-    fetch_class = ReplicaFetch if interest.is_replica else DelayedFetch
-    fetch = fetch_class(
-        broker.loop,
-        interest,
-        full=full,
-        keep_interest=isinstance(interest, FetchSession),
-        committed_only=request.isolation_level == READ_COMMITTED,
-        min_bytes=request.min_bytes,
-        max_bytes=min(request.max_bytes, broker.fetch_max_bytes),
-        max_wait_ms=request.max_wait_ms,
-        find=find,
-        assemble=assemble,
-    )
-    if isinstance(fetch, ReplicaFetch):
-        fetch.replica, fetch.throttles = replica, broker.replication_throttles
-    return fetch
 
 
 def _note_what_is_asked(
