@@ -23,6 +23,7 @@ from highwater.broker.marker_writer import MarkerWriter
 from highwater.broker.partition_admin import PartitionAdmin
 from highwater.broker.partitions import Partitions
 from highwater.broker.producer_ids import ProducerIds
+from highwater.broker.recompression import Recompression
 from highwater.broker.replica_fetchers import ReplicaFetchers
 from highwater.broker.replicas import Replicas
 from highwater.broker.replication_throttles import ReplicationThrottles
@@ -37,7 +38,7 @@ from highwater.broker.upkeep import Upkeep
 from highwater.config.settings import network, node, replication
 from highwater.coordination.embedded import FILE_NAME, EmbeddedCoordination
 from highwater.coordination.port import StoreFailed
-from highwater.metrics.declared import COMPACTION_ROUNDS, LOG_FLUSHES, UNCLEANABLE_PARTITIONS
+from highwater.metrics.declared import COMPACTION_ROUNDS, LOG_FLUSHES, RECOMPRESSED_BATCHES, UNCLEANABLE_PARTITIONS
 from highwater.metrics.http import MetricsServer
 from highwater.metrics.process import LoopLag, watch_process
 from highwater.metrics.registry import Registry
@@ -75,6 +76,8 @@ class Node:
         self._config = config
         self._world = world = world if world is not None else World()
         self._executor = world.disk_threads
+        self._appends = Appends(loop)
+        self._recompression = Recompression(loop, world.codec_threads, self._appends)
         self._registry = Registry()
         watch_process(self._registry)
         self._loop_lag = LoopLag(self._registry, loop)
@@ -133,6 +136,7 @@ class Node:
         if self._member is not None:
             await self._member.leave()
         self._server.stop()
+        self._recompression.close()
         self._loop_lag.stop()
         await self._metrics_server.close()
         await self._changes.finish()
@@ -154,6 +158,7 @@ class Node:
                 log_dir.close(clean=log_dir.was_stopped_cleanly)
         if self._store is not None:
             await self._store.close()
+        self._world.codec_threads.shutdown(wait=True, cancel_futures=True)
         self._executor.shutdown(wait=True)
 
     async def _close_logs(self, upkeep: Upkeep) -> None:
@@ -241,7 +246,7 @@ class Node:
         now_ms, random_bytes = self._world.now_ms, self._world.random_bytes
         cluster = await self._find_cluster(store)
         log_dir_owner.claim(self._files, self._folders, Owner(self.broker_id, cluster.id))
-        appends = Appends(loop)
+        appends, recompression = self._appends, self._recompression
         syncer = LogSyncer(loop, self._executor)
         self._registry.ask_one(LOG_FLUSHES, lambda: syncer.flushes)
         self._isr_keeper = IsrKeeper(
@@ -256,6 +261,7 @@ class Node:
         self._fetchers = ReplicaFetchers(
             loop, self._executor, self.broker_id, config, cluster=cluster, throttles=throttles, now_ms=now_ms
         )
+        self._registry.ask_one(RECOMPRESSED_BATCHES, lambda: recompression.batches)
         replicas = Replicas(
             loop,
             self._executor,
@@ -267,6 +273,7 @@ class Node:
             keeper=self._isr_keeper,
             fetchers=self._fetchers,
             throttles=throttles,
+            recompression=recompression,
             now_ms=now_ms,
         )
         self._fetchers.serve(replicas)
@@ -364,6 +371,7 @@ class Node:
             replicas=replicas,
             replication_throttles=throttles,
             appends=appends,
+            recompression=recompression,
             fetch_sessions=FetchSessions(
                 appends,
                 max_sessions=config[network.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS],

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 DISK_THREADS: Final = 2
 """Threads for what waits for the disk: fsync, removal, cold reads. More would only fight for the interpreter."""
+CODEC_THREADS: Final = 2
+"""Threads that compress batches anew; the codecs let go of the interpreter. None runs before it is needed."""
 
 
 def _now_ms() -> int:
@@ -39,6 +41,10 @@ def _now_ms() -> int:
 
 def _disk_threads() -> Executor:
     return ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
+
+
+def _codec_threads() -> Executor:
+    return ThreadPoolExecutor(CODEC_THREADS, thread_name_prefix="codec")
 
 
 async def _connect_to_zookeeper(config: BrokerConfig) -> Coordination:
@@ -60,6 +66,7 @@ class World:
 
     files: Files = field(default_factory=OsFiles)
     disk_threads: Executor = field(default_factory=_disk_threads)
+    codec_threads: Executor = field(default_factory=_codec_threads)
     new_acceptor: Callable[[AbstractEventLoop, BrokerConfig], Acceptor] = SocketAcceptor
     connect_to_cluster: Callable[[BrokerConfig], Awaitable[Coordination]] = _connect_to_zookeeper
     start_compaction: Callable[[Job], Awaitable[CompactionWorker]] = WorkerProcess.start

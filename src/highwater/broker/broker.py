@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from highwater.broker.partition_admin import PartitionAdmin
     from highwater.broker.partitions import Partitions
     from highwater.broker.producer_ids import ProducerIds
+    from highwater.broker.recompression import Recompression
     from highwater.broker.replicas import Replicas
     from highwater.broker.replication_throttles import ReplicationThrottles
     from highwater.broker.roles import Roles
@@ -53,6 +54,7 @@ class Broker:
     replicas: Replicas
     replication_throttles: ReplicationThrottles
     appends: Appends
+    recompression: Recompression
     fetch_sessions: FetchSessions
     groups: GroupCoordinator
     transactions: TransactionCoordinator

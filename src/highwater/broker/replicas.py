@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from highwater.broker.log_syncer import LogSyncer
     from highwater.broker.partition_role import PartitionRole
     from highwater.broker.partitions import Partitions
+    from highwater.broker.recompression import Recompression
     from highwater.broker.replication_throttles import ReplicationThrottles
     from highwater.config.broker_config import BrokerConfig
     from highwater.config.topic_settings import TopicSettings
@@ -57,6 +58,7 @@ class Replicas:
         keeper: IsrKeeper,
         fetchers: Fetchers,
         throttles: ReplicationThrottles,
+        recompression: Recompression,
         now_ms: Callable[[], int],
     ) -> None:
         self._loop = loop
@@ -68,6 +70,7 @@ class Replicas:
         self._keeper = keeper
         self._fetchers = fetchers
         self._throttles = throttles
+        self._recompression = recompression
         self._now_ms = now_ms
         self.log_dirs = log_dirs
 
@@ -132,6 +135,7 @@ class Replicas:
         """Serve a partition no longer, because its disk does not obey."""
         events.error("partition_offline", partition=partition.name, reason=reason)
         self._fetchers.leave(partition.name)
+        self._recompression.forget(partition.name)
         partition.close()
         self._partitions.take_offline(partition.name, reason)
 
@@ -159,11 +163,13 @@ class Replicas:
             keeper=self._keeper,
         )
         self._throttles.name(partition, settings)
+        self._recompression.follow(partition)
         self._partitions.add(partition)
         return partition
 
     def _take_out(self, name: TopicPartition) -> Partition | None:
         self._fetchers.leave(name)
+        self._recompression.forget(name)
         partition = self._partitions.remove(name)
         if partition is not None:
             partition.close()
@@ -185,6 +191,7 @@ class Replicas:
             partition.log.config = self.log_config(settings)
             partition.min_insync_replicas = settings[replication.MIN_INSYNC_REPLICAS]
             self._throttles.name(partition, settings)
+            self._recompression.follow(partition)
 
     def log_config(self, settings: TopicSettings) -> LogConfig:
         """Return the settings of one log."""

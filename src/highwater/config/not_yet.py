@@ -12,7 +12,6 @@ from highwater.config.setting import Setting
 from highwater.config.settings import compaction, groups, log, network, replication, security
 
 _ONE_BROKER: Final = "this release runs one broker, with one replica of each partition"
-_AS_THEY_CAME: Final = "batches are kept as they came, for now"
 _NO_GROUP_CONFIGS: Final = "groups have no settings of their own"
 _PLAINTEXT_ONLY: Final = "connections are neither encrypted nor authenticated yet"
 _EVERYTHING_ALLOWED: Final = "everybody may do everything, for now"
@@ -22,10 +21,6 @@ NOT_YET: Final[Mapping[Setting[Any], str]] = MappingProxyType(
     {
         network.REQUEST_TIMEOUT_MS: _ONE_BROKER,
         log.LOG_PREALLOCATE: "segments grow as they are written",
-        log.COMPRESSION_TYPE: _AS_THEY_CAME,
-        log.COMPRESSION_GZIP_LEVEL: _AS_THEY_CAME,
-        log.COMPRESSION_LZ4_LEVEL: _AS_THEY_CAME,
-        log.COMPRESSION_ZSTD_LEVEL: _AS_THEY_CAME,
         compaction.LOG_CLEANER_IO_BUFFER_SIZE: "compaction reads and writes a megabyte at a time",
         replication.REPLICA_SOCKET_RECEIVE_BUFFER_BYTES: _ONE_BROKER,
         groups.GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS: _NO_GROUP_CONFIGS,

@@ -83,6 +83,12 @@ APPENDED_BATCHES: Final = Metric(
     "Record batches appended.",
 )
 
+RECOMPRESSED_BATCHES: Final = Metric(
+    "highwater_recompressed_batches_total",
+    Kind.COUNTER,
+    "Record batches that were compressed anew because their topic's `compression.type` asks for another codec.",
+)
+
 LOG_FLUSHES: Final = Metric(
     "highwater_log_flushes_total",
     Kind.COUNTER,

@@ -323,7 +323,11 @@ class Connection:
         """Read no further requests from a peer that does not take its answers."""
         if self.closed:
             return
-        congested = self._outbox.held_bytes > MAX_HELD_BYTES or len(self._answers) > MAX_WAITING_ANSWERS
+        congested = (
+            self._outbox.held_bytes > MAX_HELD_BYTES
+            or len(self._answers) > MAX_WAITING_ANSWERS
+            or (bool(self._deferred) and self._broker.recompression.is_full)
+        )
         if congested is self._reading:
             self._reading = not congested
             self._transport.watch_readable(None if congested else self._on_readable)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from highwater.protocol.records.compression import Codec
+
 _WEEK_MS = 7 * 24 * 60 * 60 * 1000
 _DAY_MS = 24 * 60 * 60 * 1000
 _FOREVER = 2**63 - 1
@@ -17,6 +19,9 @@ class LogConfig:
     segment_index_bytes: int = 10 * 1024 * 1024
     index_interval_bytes: int = 4096
     max_message_bytes: int = 1_048_588
+    compression: Codec | None = None
+    """What batches are compressed with; None: what their producer chose."""
+    compression_level: int | None = None
     log_append_time: bool = False
     """`message.timestamp.type` is LogAppendTime, not CreateTime."""
     message_timestamp_before_max_ms: int = _FOREVER

@@ -11,6 +11,7 @@ from highwater.broker.appends import Appends
 from highwater.broker.log_syncer import LogSyncer
 from highwater.broker.partition import Partition
 from highwater.broker.partitions import Partitions
+from highwater.broker.recompression import Recompression
 from highwater.broker.replicas import Replicas
 from highwater.broker.replication_throttles import ReplicationThrottles
 from highwater.broker.upkeep import Upkeep
@@ -48,6 +49,7 @@ class House:
             syncer=LogSyncer(loop, self.executor),
             keeper=RememberedProposals(BrokerId(0)),
             fetchers=RememberedFollowing(),
+            recompression=Recompression(loop, self.executor, self.appends),
             throttles=ReplicationThrottles(BrokerId(0), self.config, now_ms=lambda: 0),
             now_ms=lambda: self.now_ms,
         )

@@ -9,16 +9,19 @@ v11  TRANSACTION_ABORTABLE, which is INVALID_TXN_STATE before
 v12  a transactional batch makes its partition part of the transaction (KIP-890, part 2)
 v13  topics by id
 The first batch of a transaction in a partition waits until the transaction's coordinator has let it in.
+Batches of a topic with a `compression.type` of its own are compressed anew first, see `highwater.broker.recompression`.
 Staged here, written once per turn by the connection: see `highwater.broker.appends`.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from highwater.broker.delayed_produce import DelayedProduce
 from highwater.broker.held_produce import HeldProduce
 from highwater.broker.partition import Partition
+from highwater.broker.recompression import RecompressedProduce, Refusals, Task, task_for
 from highwater.broker.transaction_gate import Entry
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.ids import Offset, ProducerId, TopicId, TopicPartition
@@ -51,8 +54,41 @@ ATTRIBUTES_LOW_BYTE = 22
 """Where a batch says whether it is part of a transaction."""
 
 
-def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | DelayedProduce | HeldProduce | None:
+def handle(
+    context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | DelayedProduce | HeldProduce | RecompressedProduce | None:
     """Stage every batch; one bad partition never spoils the rest."""
+    if context.broker.recompression.is_wanted:
+        held = _compress_anew(context, request)
+        if held is not None:
+            return None if request.acks == ACKS_NONE else held
+    return _append_all(context, request, {})
+
+
+def _compress_anew(context: RequestContext, request: ProduceRequest) -> RecompressedProduce | None:
+    """Compress batches as their topics ask for; return the wait if that takes a while."""
+    broker = context.broker
+    if request.acks == ACKS_NONE and broker.recompression.is_full:
+        raise KafkaError("more to compress than memory is set aside for", code=ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+    tasks: list[Task] = []
+    batches: list[tuple[TopicPartition, PartitionProduceData]] = []
+    for topic in request.topic_data:
+        is_refused = _refusal(context, request, topic) is not None
+        for data in topic.partition_data:
+            batches.append((TopicPartition(topic.name, data.index), data))
+            partition = broker.partitions.get(topic.name, data.index)
+            if partition is None or not partition.leads or is_refused:
+                continue
+            task = task_for(partition, data)
+            if task is not None:
+                tasks.append(task)
+    return broker.recompression.hold(tasks, batches, partial(_append_all, context, request))
+
+
+def _append_all(
+    context: RequestContext, request: ProduceRequest, refusals: Refusals
+) -> ProduceResponse | DelayedProduce | HeldProduce | None:
+    """Stage every batch but those that were refused already."""
     produce = _Produce(context, request)
     for topic in request.topic_data:
         answers: list[PartitionProduceResponse] = []
@@ -63,6 +99,8 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
             try:
                 if refusal is not None:
                     raise refusal
+                if refusals and (topic.name, data.index) in refusals:
+                    raise refusals[TopicPartition(topic.name, data.index)]
                 if not produce.must_wait(topic.name, data, receipt):
                     produce.append(topic.name, data, receipt)
             except KafkaError as error:
