@@ -85,8 +85,13 @@ class QuietAppends:
     to_wake: tuple[()] = ()
 
 
+class QuietRecompression:
+    is_full = False
+
+
 class BrokerWithoutData:
     appends = QuietAppends()
+    recompression = QuietRecompression()
 
 
 class Held:
@@ -185,6 +190,20 @@ def test_a_peer_that_does_not_read_is_not_read_from(scene: Scene, handler: list[
     while scene.peer.on_writable is not None:
         scene.peer.on_writable()
     assert scene.peer.on_readable is not None, "reading goes on once the answers are gone"
+
+
+def test_a_peer_whose_batches_wait_is_not_read_from_while_too_many_do(
+    scene: Scene, handler: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches to be compressed anew are held in memory."""
+    held = Held()
+    handler[:] = [held]
+    monkeypatch.setattr(BrokerWithoutData.recompression, "is_full", True)
+    scene.peer.deliver(request(1))
+    assert scene.peer.on_readable is None, "reading has stopped"
+    assert held.answer is not None
+    held.answer(ApiVersionsResponse())
+    assert scene.peer.on_readable is not None, "nothing of this peer waits any more"
 
 
 def test_a_bad_frame_closes_the_connection_after_the_answers_before_it(scene: Scene, handler: list[Any]) -> None:
