@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from highwater.coordination import paths, records
 from highwater.coordination.port import Create, NodeExists, NoNode, ensure
@@ -13,10 +13,18 @@ from highwater.model.ids import NO_BROKER, BrokerId, topic_id_text
 from highwater.model.unique_ids import new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from highwater.config.listeners import Endpoint
     from highwater.coordination.port import Coordination
+
+
+STILL_LISTED_S: Final = 3.0
+"""How long clients are still told of a broker that is gone.
+
+They hear of the new leaders and of the missing broker in one answer. librdkafka (2.16) then drops the broker while its
+partitions are still on the way to their new leaders, loses track of them, and looks again a second later.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +39,7 @@ class LiveBroker:
 class Cluster:
     """What this broker knows of the others, and of itself as the others see it."""
 
-    __slots__ = ("brokers", "controller_epoch", "controller_id", "id", "me")
+    __slots__ = ("_departed", "brokers", "controller_epoch", "controller_id", "id", "me", "seem_gone")
 
     def __init__(
         self,
@@ -47,14 +55,35 @@ class Cluster:
         self.controller_id = controller_id
         self.controller_epoch = controller_epoch
         self.brokers = {broker.id: broker for broker in brokers}
+        self.seem_gone: set[BrokerId] = set()
+        """Brokers that hung up and at whose address nobody listens, as we found out ourselves."""
+        self._departed: dict[BrokerId, tuple[LiveBroker, float]] = {}
+
+    def learn(self, brokers: Iterable[LiveBroker], *, now_s: float) -> None:
+        """Know who is alive by the controller's word."""
+        before, self.brokers = self.brokers, {broker.id: broker for broker in brokers}
+        self.seem_gone.clear()
+        departed = {broker: (gone, now_s) for broker, gone in before.items()}
+        self._departed = {
+            broker: left for broker, left in (departed | self._departed).items() if broker not in self.brokers
+        }
 
     def reached_by(self, listener: str) -> list[tuple[LiveBroker, ListenerAddress]]:
         """Return the brokers that have this listener, and where, in the order of their ids."""
-        return [
-            (broker, broker.listeners[listener])
-            for _, broker in sorted(self.brokers.items())
-            if listener in broker.listeners
-        ]
+        return _reached_by(listener, self.brokers)
+
+    def listed_for(self, listener: str, *, now_s: float) -> list[tuple[LiveBroker, ListenerAddress]]:
+        """Return the same for clients that look for leaders: with those that have only just gone."""
+        if not self._departed:
+            return _reached_by(listener, self.brokers)
+        self._departed = {broker: left for broker, left in self._departed.items() if now_s - left[1] < STILL_LISTED_S}
+        return _reached_by(listener, {broker: gone for broker, (gone, _) in self._departed.items()} | self.brokers)
+
+
+def _reached_by(listener: str, brokers: Mapping[BrokerId, LiveBroker]) -> list[tuple[LiveBroker, ListenerAddress]]:
+    return [
+        (broker, broker.listeners[listener]) for _, broker in sorted(brokers.items()) if listener in broker.listeners
+    ]
 
 
 async def join_alone(

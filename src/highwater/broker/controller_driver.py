@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from highwater.broker.controller_news import ControllerNews
 from highwater.broker.controller_store import ControllerStore, Deposed
 from highwater.broker.messenger import Messenger, RemoteListener
-from highwater.broker.peer import Peer, PeerGone, PeerRefused
+from highwater.broker.peer import Peer
+from highwater.broker.process_end import has_ended
 from highwater.config.settings import replication
 from highwater.controller.controller import Controller, returned
 from highwater.controller.events import (
@@ -49,10 +50,6 @@ if TYPE_CHECKING:
     from highwater.coordination.records import BrokerRecord
 
 events = EventLog("controller")
-
-REFUSALS_OF_A_DEAD_BROKER: Final = 3
-"""A broker's connection broke, and its port refuses this often in a row: its process has ended."""
-_PAUSE_BETWEEN_REFUSALS_S: Final = 0.03
 
 
 class ControllerDriver:
@@ -324,21 +321,11 @@ class ControllerDriver:
     async def _see_whether_dead(self, office: _Office, broker: BrokerId, peer: Peer) -> None:
         """Take a broker off the list whose process has ended, without waiting for its session to expire.
 
-        Its connection broke and its port refuses: no process listens there. A broker that is slow or paused still
-        accepts connections, and one that is cut off does not refuse them, so that both keep their session. Should the
-        broker be alive after all, it finds its registration gone and registers again. Nothing is lost by being wrong:
-        a new leader comes from those in sync, has a new epoch, and writes of the old one can no longer be committed.
+        Should the broker be alive after all, it finds its registration gone and registers again. Nothing is lost by
+        being wrong: a new leader comes from those in sync, has a new epoch, and writes of the old one can no longer be
+        committed.
         """
-        for _ in range(REFUSALS_OF_A_DEAD_BROKER):
-            try:
-                await peer.connect()
-            except PeerRefused:
-                await asyncio.sleep(_PAUSE_BETWEEN_REFUSALS_S)
-            except PeerGone:
-                return
-            else:
-                return
-        if self._office is not office or office.peers.get(broker) is not peer:
+        if not await has_ended(peer) or self._office is not office or office.peers.get(broker) is not peer:
             return
         events.warning("broker_process_ended", broker=broker)
         try:

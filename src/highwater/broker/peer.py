@@ -32,6 +32,10 @@ class PeerGone(KafkaError):
     code = ErrorCode.NETWORK_EXCEPTION
 
 
+class PeerHungUp(PeerGone):
+    """The other broker closed the connection, or it was reset: perhaps its process has ended."""
+
+
 class PeerRefused(PeerGone):
     """Nobody listens at the other broker's address: its process is gone."""
 
@@ -106,6 +110,7 @@ class _Link(asyncio.Protocol):
         self._received = bytearray()
         self._waiting: dict[int, asyncio.Future[memoryview]] = {}
         self._next_correlation_id = 0
+        self._is_ours_to_close = False
         self.is_closed = False
 
     async def ask(self, request: Message, version: int, client_id: str) -> memoryview:
@@ -127,6 +132,7 @@ class _Link(asyncio.Protocol):
 
     def close(self) -> None:
         """Hang up."""
+        self._is_ours_to_close = True
         if self._transport is not None:
             self._transport.abort()
 
@@ -161,7 +167,11 @@ class _Link(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell everybody who waits, and our owner."""
         self.is_closed = True
+        if self._is_ours_to_close:
+            broken = PeerGone("the connection was closed")
+        else:
+            broken = PeerHungUp(f"the connection broke: {exc or 'the other broker hung up'}")
         for waiting in self._waiting.values():
             if not waiting.done():
-                waiting.set_exception(PeerGone(f"the connection broke: {exc or 'the other broker hung up'}"))
+                waiting.set_exception(broken)
         self._on_broken()

@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from highwater.broker.fetch_session_client import FetchSessionClient, PartitionKey, Wanted
-from highwater.broker.peer import Peer, PeerGone
+from highwater.broker.peer import Peer, PeerGone, PeerHungUp, PeerRefused
 from highwater.model.errors import ErrorCode, KafkaError, MalformedFrame, StorageError
 from highwater.model.ids import LeaderEpoch, Offset, TopicId
 from highwater.model.log_events import EventLog
@@ -45,6 +45,16 @@ class FetcherSettings(NamedTuple):
     response_max_bytes: int
     longest_pause_s: float
     timeout_s: float
+
+
+class Leaders(Protocol):
+    """What is known of other brokers."""
+
+    def address_of(self, broker: BrokerId) -> ListenerAddress | None:
+        """Return where a broker is reached, if it is alive."""
+
+    def seems_gone(self, broker: BrokerId, gone: bool, /) -> None:  # noqa: FBT001 - a fact, not a switch
+        """Know that a broker hung up and nobody listens at its address, or that this is not so."""
 
 
 class Disk(Protocol):
@@ -88,7 +98,7 @@ class ReplicaFetcher:
         leader: BrokerId,
         settings: FetcherSettings,
         *,
-        find_leader: Callable[[BrokerId], ListenerAddress | None],
+        leaders: Leaders,
         disk: Disk,
         throttles: ReplicationThrottles,
         now_ms: Callable[[], int],
@@ -97,7 +107,7 @@ class ReplicaFetcher:
         self._me = me
         self._leader = leader
         self._settings = settings
-        self._find_leader = find_leader
+        self._leaders = leaders
         self._disk = disk
         self._throttles = throttles
         self._now_ms = now_ms
@@ -154,6 +164,7 @@ class ReplicaFetcher:
                     self._interruption = None
                     self._hang_up()
                     continue
+                self._leaders.seems_gone(self._leader, isinstance(error, PeerRefused | PeerHungUp))
                 events.info("leader_not_reached", leader=self._leader, reason=str(error))
             except MalformedFrame as error:
                 events.error("bad_answer", leader=self._leader, reason=str(error))
@@ -183,7 +194,8 @@ class ReplicaFetcher:
         self._session.add_to(request, wanted)
         self._is_asking = True
         try:
-            response = await self._connected().ask(request, FetchResponse, version=FETCH_VERSION)
+            peer = self._peer or await self._connected()
+            response = await peer.ask(request, FetchResponse, version=FETCH_VERSION)
         finally:
             self._is_asking = False
         if response.error_code:
@@ -210,13 +222,14 @@ class ReplicaFetcher:
             return self._settings.max_wait_ms
         return min(self._settings.max_wait_ms, int(rests_s * 1000) + 1)
 
-    def _connected(self) -> Peer:
-        if self._peer is None:
-            address = self._find_leader(self._leader)
-            if address is None:
-                raise PeerGone(f"nobody knows where broker {self._leader} is")
-            self._peer = Peer(address, client_id=self._client_id, timeout_s=self._settings.timeout_s)
-        return self._peer
+    async def _connected(self) -> Peer:
+        address = self._leaders.address_of(self._leader)
+        if address is None:
+            raise PeerGone(f"nobody knows where broker {self._leader} is")
+        peer = self._peer = Peer(address, client_id=self._client_id, timeout_s=self._settings.timeout_s)
+        await peer.connect()
+        self._leaders.seems_gone(self._leader, False)
+        return peer
 
     # Answers --------------------------------------------------------------------------------------------------------
 

@@ -91,7 +91,7 @@ class ReplicaFetchers:
             self._me,
             leader,
             self._settings,
-            find_leader=self._address_of,
+            leaders=self,
             disk=self,
             throttles=self._throttles,
             now_ms=self._now_ms,
@@ -104,11 +104,21 @@ class ReplicaFetchers:
         self._tasks.pop(key).cancel()
         self._fetchers.pop(key).close()
 
-    def _address_of(self, broker: BrokerId) -> ListenerAddress | None:
+    # Leaders, for fetchers ------------------------------------------------------------------------------------------
+
+    def address_of(self, broker: BrokerId) -> ListenerAddress | None:
+        """Return where other brokers reach this one, if it is alive."""
         live = self._cluster.brokers.get(broker)
         if live is None:
             return None
         return live.listeners.get(self._listener) or next(iter(live.listeners.values()), None)
+
+    def seems_gone(self, broker: BrokerId, gone: bool, /) -> None:  # noqa: FBT001 - a fact, not a switch
+        """Tell clients no longer that a broker leads that hung up and does not listen; or tell them again."""
+        if gone:
+            self._cluster.seem_gone.add(broker)
+        else:
+            self._cluster.seem_gone.discard(broker)
 
     # The disk, for fetchers -----------------------------------------------------------------------------------------
 

@@ -164,7 +164,7 @@ class Roles:
             alive = [topic for topic in request.topic_states if not _is_deleted(topic)]
             await self._know_configs(topic.topic_name for topic in alive)
             self._heard_of(request.controller_id, request.controller_epoch)
-            self._cluster.brokers = {BrokerId(broker.id): _live(broker) for broker in request.live_brokers}
+            self._cluster.learn(map(_live, request.live_brokers), now_s=asyncio.get_running_loop().time())
             for topic in request.topic_states:
                 if _is_deleted(topic):
                     self._forget_topic(topic.topic_name)

@@ -26,11 +26,13 @@ class PartitionView(NamedTuple):
 def view_partition(broker: Broker, topic: Topic, index: int) -> PartitionView:
     """Return what a client should know of a partition; without a live leader that is LEADER_NOT_AVAILABLE."""
     state = topic.partitions[index]
-    live = broker.cluster.brokers
-    offline: list[int] = [replica for replica in state.replicas if replica not in live]
+    cluster = broker.cluster
+    offline: list[int] = [replica for replica in state.replicas if replica not in cluster.brokers]
     if broker.partitions.is_offline(topic.name, index):
         offline.append(broker.id)
-    leaderless = state.leader == NO_BROKER or state.leader in offline
+    # A leader whose process has ended is told as none before another is elected: clients then ask again soon, and do
+    # not rest on an answer that was true a moment ago.
+    leaderless = state.leader == NO_BROKER or state.leader in offline or state.leader in cluster.seem_gone
     return PartitionView(
         ErrorCode.LEADER_NOT_AVAILABLE if leaderless else ErrorCode.NONE,
         NO_BROKER if leaderless else state.leader,

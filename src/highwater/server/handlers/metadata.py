@@ -79,7 +79,7 @@ def _answer(context: RequestContext, request: MetadataRequest, refused: dict[str
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=live.id, host=address.host, port=address.port, rack=live.rack)
-            for live, address in cluster.reached_by(context.listener_name)
+            for live, address in cluster.listed_for(context.listener_name, now_s=context.broker.loop.time())
         ],
         cluster_id=cluster.id,
         controller_id=cluster.controller_id,
