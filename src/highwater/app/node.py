@@ -85,7 +85,7 @@ class Node:
         self._server = Server(loop, config, self._registry, world.new_acceptor)
         self._files = world.files
         self._log_dirs: list[LogDir] = []
-        self._partitions = Partitions()
+        self.partitions = Partitions()
         self._changes = Changes()
         self._store: Coordination | None = None
         self._member: Member | None = None
@@ -164,7 +164,7 @@ class Node:
     async def _close_logs(self, upkeep: Upkeep) -> None:
         closed_well = {log_dir.path: True for log_dir in self._log_dirs}
         flushes: dict[Path, list[Flush]] = {log_dir.path: [] for log_dir in self._log_dirs}
-        for partition in self._partitions:
+        for partition in self.partitions:
             try:
                 flushes[partition.log.directory.parent].append(partition.log.close())
             except StorageError as error:
@@ -242,7 +242,7 @@ class Node:
         )
 
     async def _build(self, store: Coordination) -> Broker:
-        loop, config, partitions, changes = self._loop, self._config, self._partitions, self._changes
+        loop, config, partitions, changes = self._loop, self._config, self.partitions, self._changes
         now_ms, random_bytes = self._world.now_ms, self._world.random_bytes
         cluster = await self._find_cluster(store)
         log_dir_owner.claim(self._files, self._folders, Owner(self.broker_id, cluster.id))

@@ -1,0 +1,495 @@
+"""An in-memory network: hosts with addresses, connections with delay, cuts and partitions.
+
+A connection is two pipes, one each way; what is sent into a pipe arrives in order, after a delay of its own. Between
+two hosts each direction can be blocked: then nothing arrives until it is open again, as with packets that are sent
+again and again. A process that ends closes its connections; a host that loses power says nothing, and whoever goes on
+sending learns of it when the host is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from collections.abc import Callable
+
+    from highwater.config.broker_config import BrokerConfig
+    from highwater.server.transport import Transport
+    from highwater.storage.files import File
+    from highwater_sim.loop import SimLoop
+    from highwater_sim.scheduler import Scheduler
+
+KERNEL_BUFFER_BYTES: Final = 256 * 1024
+"""What may be under way in one direction before a sender has to wait."""
+RETRANSMISSION_S: Final = (0.0, 0.2)
+"""How long after a block is gone the first bytes arrive."""
+
+
+class Network:
+    """All hosts, and which of them cannot hear which."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.hosts: dict[str, Host] = {}
+        self.blocked: set[tuple[str, str]] = set()
+        """(from, to): nothing arrives."""
+        self.delay_s = (0.00005, 0.001)
+        """How long bytes are under way, at least and at most."""
+        self.connections: list[Connection] = []
+
+    def host(self, name: str) -> Host:
+        """Add a host."""
+        host = self.hosts[name] = Host(self, name)
+        return host
+
+    def block(self, sender: str, receiver: str) -> None:
+        """Let nothing arrive in one direction."""
+        self.blocked.add((sender, receiver))
+
+    def heal(self) -> None:
+        """Let everything through again."""
+        self.blocked.clear()
+        for connection in list(self.connections):
+            for pipe in connection.pipes:
+                pipe.flow()
+
+    def can_reach(self, sender: str, receiver: str) -> bool:
+        """Return whether bytes from one host arrive at another."""
+        return (sender, receiver) not in self.blocked and self.hosts[receiver].has_power
+
+    def delay(self) -> float:
+        """Return how long the next bytes are under way."""
+        return self.scheduler.between(*self.delay_s)
+
+
+class Host:
+    """One machine's place in the network: its ports and its connections."""
+
+    def __init__(self, network: Network, name: str) -> None:
+        self._network = network
+        self.name = name
+        self.has_power = True
+        self.acceptors: dict[int, SimAcceptor] = {}
+        self.next_port = 30_000
+
+    async def connect(
+        self, loop: SimLoop, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        """Connect to a port of another host, however long it takes; ConnectionRefusedError if nobody listens."""
+        network = self._network
+        while True:
+            await asyncio.sleep(2 * network.delay())
+            if network.can_reach(self.name, host) and network.can_reach(host, self.name):
+                break
+            await asyncio.sleep(network.scheduler.between(0.05, 1.0))  # as a kernel does: ask again
+        acceptor = network.hosts[host].acceptors.get(port)
+        if acceptor is None or acceptor.welcome is None:
+            raise ConnectionRefusedError(f"nobody listens at {host}:{port}")
+        protocol = protocol_factory()
+        connection = Connection(network, (self.name, loop), (host, acceptor.loop))
+        ours, theirs = ProtocolEnd(connection, loop, protocol), BrokerEnd(connection, acceptor.loop, self.name)
+        connection.open(ours, theirs)
+        acceptor.loop.call_soon(acceptor.welcomes, theirs)
+        protocol.connection_made(ours)
+        return ours, protocol
+
+    def process_ended(self, loop: SimLoop) -> None:
+        """Close what a process had open, as a kernel does."""
+        for port, acceptor in list(self.acceptors.items()):
+            if acceptor.loop is loop:
+                del self.acceptors[port]
+        for connection in list(self._network.connections):
+            connection.process_ended(loop)
+
+    def power_lost(self, loop: SimLoop | None) -> None:
+        """Say nothing to anybody; connections of the process that was there lead nowhere."""
+        self.has_power = False
+        self.acceptors.clear()
+        for connection in list(self._network.connections):
+            connection.lost_without_a_word(loop)
+
+    def power_returned(self) -> None:
+        """Be there again: what was sent to connections that are no more is answered with a reset."""
+        self.has_power = True
+        for connection in list(self._network.connections):
+            for pipe in connection.pipes:
+                pipe.flow()
+
+
+class Connection:
+    """Two ends and a pipe each way."""
+
+    def __init__(self, network: Network, client: tuple[str, SimLoop], server: tuple[str, SimLoop]) -> None:
+        self.network = network
+        self.hosts = client[0], server[0]
+        self.loops = client[1], server[1]
+        self.ends: tuple[End, End]
+        self.pipes: tuple[Pipe, Pipe]
+        self.gone = [False, False]
+        """Which of the two processes is there no more."""
+        network.connections.append(self)
+
+    def open(self, client: End, server: End) -> None:
+        """Join the ends."""
+        self.ends = client, server
+        self.pipes = Pipe(self, 0), Pipe(self, 1)
+
+    def pipe_from(self, end: End) -> Pipe:
+        """Return where an end's bytes go."""
+        return self.pipes[0] if end is self.ends[0] else self.pipes[1]
+
+    def pipe_to(self, end: End) -> Pipe:
+        """Return where an end's bytes come from."""
+        return self.pipes[1] if end is self.ends[0] else self.pipes[0]
+
+    def closed_by(self, end: End) -> None:
+        """Tell the other end, behind what was sent to it."""
+        side = 0 if end is self.ends[0] else 1
+        if not self.gone[side]:
+            self.gone[side] = True
+            self.pipes[side].put(None)
+        self._forget_if_over()
+
+    def process_ended(self, loop: SimLoop) -> None:
+        """Close the ends that a process had."""
+        for side in (0, 1):
+            if self.loops[side] is loop and not self.gone[side]:
+                self.closed_by(self.ends[side])
+
+    def lost_without_a_word(self, loop: SimLoop | None) -> None:
+        """Note that a process is gone and its host's kernel too, which would have told the other end."""
+        for side in (0, 1):
+            if self.loops[side] is loop:
+                self.gone[side] = True
+        self._forget_if_over()
+
+    def reset(self, cut_at: float) -> None:
+        """Break the connection: of what is under way only a part arrives."""
+        for pipe in self.pipes:
+            pipe.cut(cut_at)
+        for side in (0, 1):
+            if not self.gone[side]:
+                self.ends[side].broken(ConnectionResetError(104, "Connection reset by peer"))
+        self.gone = [True, True]
+        self._forget_if_over()
+
+    def _forget_if_over(self) -> None:
+        if all(self.gone) and self in self.network.connections:
+            self.network.connections.remove(self)
+
+
+class Pipe:
+    """Bytes on their way from one end to the other."""
+
+    def __init__(self, connection: Connection, side: int) -> None:
+        self._connection = connection
+        self._side = side
+        self._under_way: deque[bytes | None] = deque()  # None: the end
+        self._last_arrival = 0.0
+        self._arriving = 0
+        self.under_way_bytes = 0
+
+    @property
+    def _route(self) -> tuple[str, str]:
+        hosts = self._connection.hosts
+        return (hosts[0], hosts[1]) if self._side == 0 else (hosts[1], hosts[0])
+
+    def put(self, data: bytes | None) -> None:
+        """Send bytes, or the end."""
+        self._under_way.append(data)
+        if data is not None:
+            self.under_way_bytes += len(data)
+        self._send(self._connection.network.delay())
+
+    def _send(self, delay: float) -> None:
+        scheduler = self._connection.network.scheduler
+        # Bytes of one connection arrive in order; those of others may overtake them.
+        self._last_arrival = max(self._last_arrival, scheduler.now + delay)
+        self._arriving += 1
+        scheduler.at(self._last_arrival, self._arrive)
+
+    def _arrive(self) -> None:
+        self._arriving -= 1
+        connection = self._connection
+        if not self._under_way or not connection.network.can_reach(*self._route):
+            return  # `flow` sends it again
+        data = self._under_way.popleft()
+        receiver = connection.ends[1 - self._side]
+        if connection.gone[1 - self._side]:
+            # Nobody is there to take it: the kernel answers with a reset.
+            if not connection.gone[self._side]:
+                connection.gone[self._side] = True
+                connection.ends[self._side].broken(ConnectionResetError(104, "Connection reset by peer"))
+            connection._forget_if_over()  # noqa: SLF001 - a connection and its pipes are one thing
+        elif data is None:
+            receiver.finished()
+        else:
+            receiver.arrived(data)
+
+    def flow(self) -> None:
+        """Send again what could not arrive."""
+        scheduler = self._connection.network.scheduler
+        while self._arriving < len(self._under_way):
+            self._send(scheduler.between(*RETRANSMISSION_S))
+
+    def taken(self, size_bytes: int) -> None:
+        """Note that the receiver has taken bytes: there is room again."""
+        was_full = self.under_way_bytes >= KERNEL_BUFFER_BYTES
+        self.under_way_bytes -= size_bytes
+        if was_full and self.under_way_bytes < KERNEL_BUFFER_BYTES:
+            self._connection.ends[self._side].has_room()
+
+    def cut(self, at: float) -> None:
+        """Let only the first part of what is under way arrive: `at` between 0 and 1."""
+        data = b"".join(piece for piece in self._under_way if piece is not None)
+        self._under_way.clear()
+        arrived = data[: int(len(data) * at)]
+        if arrived and not self._connection.gone[1 - self._side]:
+            self._connection.ends[1 - self._side].arrived(arrived)
+
+
+class End(ABC):
+    """One side of a connection, in a process."""
+
+    def __init__(self, connection: Connection, loop: SimLoop) -> None:
+        self.connection = connection
+        self.loop = loop
+
+    @abstractmethod
+    def arrived(self, data: bytes) -> None:
+        """Take bytes."""
+
+    @abstractmethod
+    def finished(self) -> None:
+        """Learn that the other side sends no more."""
+
+    @abstractmethod
+    def broken(self, error: OSError) -> None:
+        """Learn that the connection is no more."""
+
+    def has_room(self) -> None:  # noqa: B027 - who never waits for room need not know
+        """Learn that more can be sent."""
+
+
+class BrokerEnd(End):
+    """What the broker's server sees: its `Transport`."""
+
+    def __init__(self, connection: Connection, loop: SimLoop, peer_host: str) -> None:
+        super().__init__(connection, loop)
+        self.peer = f"{peer_host}:0"
+        self.peer_host = peer_host
+        self._received: deque[bytes] = deque()
+        self._is_finished = False
+        self._error: OSError | None = None
+        self._on_readable: Callable[[], None] | None = None
+        self._on_writable: Callable[[], None] | None = None
+        self._is_told = False
+        self._is_closed = False
+
+    # The network's side
+
+    def arrived(self, data: bytes) -> None:
+        """Keep bytes until they are read."""
+        if not self._is_closed:
+            self._received.append(data)
+            self._tell()
+
+    def finished(self) -> None:
+        """Let the reader find the end."""
+        self._is_finished = True
+        self._tell()
+
+    def broken(self, error: OSError) -> None:
+        """Let the reader find the error."""
+        self._error = error
+        self._tell()
+
+    def has_room(self) -> None:
+        """Tell who waits to write."""
+        if self._on_writable is not None:
+            self.loop.call_soon(self._writable)
+
+    def _tell(self) -> None:
+        if self._on_readable is not None and not self._is_told and not self._is_closed:
+            self._is_told = True
+            self.loop.call_soon(self._readable)
+
+    def _readable(self) -> None:
+        self._is_told = False
+        if self._on_readable is not None:
+            self._on_readable()
+            if self._received or self._is_finished or self._error is not None:
+                self._tell()
+
+    def _writable(self) -> None:
+        if self._on_writable is not None:
+            self._on_writable()
+
+    # The broker's side
+
+    def receive_into(self, buffer: memoryview) -> int:
+        """Read what has arrived into `buffer`; 0 means that the peer has finished."""
+        if not self._received:
+            if self._error is not None:
+                raise self._error
+            if self._is_finished:
+                return 0
+            raise BlockingIOError
+        data = self._received.popleft()
+        taken = min(len(data), len(buffer))
+        buffer[:taken] = data[:taken]
+        if taken < len(data):
+            self._received.appendleft(data[taken:])
+        self.connection.pipe_to(self).taken(taken)
+        return taken
+
+    def send(self, data: bytes | bytearray | memoryview, *, more: bool) -> int:
+        """Send a prefix of `data` and return its length."""
+        del more
+        if self._error is not None:
+            raise self._error
+        pipe = self.connection.pipe_from(self)
+        room = KERNEL_BUFFER_BYTES - pipe.under_way_bytes
+        if room <= 0:
+            raise BlockingIOError
+        piece = bytes(data[:room])
+        pipe.put(piece)
+        return len(piece)
+
+    def send_file(self, file: File, position: int, length: int) -> int:
+        """Send a prefix of a file's range."""
+        data = file.read(position, length)
+        return self.send(data, more=False) if data else 0
+
+    def watch_readable(self, callback: Callable[[], None] | None) -> None:
+        """Call `callback` whenever there is something to receive; None stops it."""
+        self._on_readable = callback
+        if self._received or self._is_finished or self._error is not None:
+            self._tell()
+
+    def watch_writable(self, callback: Callable[[], None] | None) -> None:
+        """Call `callback` whenever there is room to send; None stops it."""
+        self._on_writable = callback
+        if callback is not None and self.connection.pipe_from(self).under_way_bytes < KERNEL_BUFFER_BYTES:
+            self.has_room()
+
+    def is_dead(self) -> bool:
+        """Return whether the connection is over."""
+        return self._is_closed or self._error is not None
+
+    def close(self) -> None:
+        """Give the connection up."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._on_readable = self._on_writable = None
+            self.connection.closed_by(self)
+
+
+class ProtocolEnd(End, asyncio.Transport):
+    """What asyncio's protocols see: the outgoing side."""
+
+    def __init__(self, connection: Connection, loop: SimLoop, protocol: asyncio.Protocol) -> None:
+        End.__init__(self, connection, loop)
+        asyncio.Transport.__init__(self)
+        self._protocol = protocol
+        self._received: deque[bytes] = deque()
+        self._is_told = False
+        self._is_closed = False
+
+    # The network's side
+
+    def arrived(self, data: bytes) -> None:
+        """Give bytes to the protocol, in the process's next turn."""
+        if self._is_closed:
+            return
+        self._received.append(data)
+        if not self._is_told:
+            self._is_told = True
+            self.loop.call_soon(self._feed)
+
+    def _feed(self) -> None:
+        self._is_told = False
+        data = b"".join(self._received)
+        self._received.clear()
+        self.connection.pipe_to(self).taken(len(data))
+        if not self._is_closed:
+            self._protocol.data_received(data)
+
+    def finished(self) -> None:
+        """Close, as asyncio does unless told otherwise."""
+        self._end(None)
+
+    def broken(self, error: OSError) -> None:
+        """Close."""
+        self._end(error)
+
+    def _end(self, error: Exception | None) -> None:
+        if not self._is_closed:
+            self.loop.call_soon(self._lost, error)
+
+    def _lost(self, error: Exception | None) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self.connection.closed_by(self)
+            self._protocol.connection_lost(error)
+
+    # The protocol's side
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send bytes."""
+        if not self._is_closed:
+            self.connection.pipe_from(self).put(bytes(data))
+
+    def writelines(self, list_of_data: Any) -> None:
+        """Send several pieces at once."""
+        self.write(b"".join(list_of_data))
+
+    def abort(self) -> None:
+        """Hang up."""
+        self._end(None)
+
+    close = abort
+
+    def is_closing(self) -> bool:
+        """Return whether the connection is over."""
+        return self._is_closed
+
+
+class SimAcceptor:
+    """A port of a host, for the broker's listener."""
+
+    def __init__(self, host: Host, loop: AbstractEventLoop, config: BrokerConfig) -> None:
+        del config
+        self._host = host
+        self.loop: SimLoop = loop  # type: ignore[assignment]  # a simulated broker runs on no other
+        self.welcome: Callable[[Transport, str], None] | None = None
+        self.port = 0
+
+    def bind(self, host: str, port: int) -> None:
+        """Take a port."""
+        if port in self._host.acceptors:
+            raise OSError(98, "Address already in use", f"{host}:{port}")
+        self.port = port or self._host.next_port
+        self._host.next_port += 1
+        self._host.acceptors[self.port] = self
+
+    def start(self, welcome: Callable[[Transport, str], None]) -> None:
+        """Listen."""
+        self.welcome = welcome
+
+    def welcomes(self, end: BrokerEnd) -> None:
+        """Hand a new connection to the listener, unless it has closed by now."""
+        if self.welcome is None:
+            end.close()
+        else:
+            self.welcome(end, end.peer_host)
+
+    def close(self) -> None:
+        """Listen no more."""
+        self.welcome = None
+        if self._host.acceptors.get(self.port) is self:
+            del self._host.acceptors[self.port]
