@@ -85,8 +85,9 @@ def _api_note(api: Api) -> str:
 def settings() -> str:
     """Return the page of all settings, by theme."""
     introduction = (
-        "Kafka's names in a Kafka `server.properties`, or `--set name=value` on the command line. A topic may override "
-        "those that have a topic name. Settings that can change at run time are changed with `highwater config alter`. "
+        "Kafka's names in a Kafka `server.properties`, or `--set name=value` on the command line. A topic or a "
+        "consumer group may override those that have a name there. Settings that can change at run time are changed "
+        "with `highwater config alter`. "
         "A setting that is not in effect yet says so, and setting it brings a warning. [What works](features.md) says "
         "which features are there already."
     )
@@ -94,7 +95,7 @@ def settings() -> str:
     for theme in THEMES:
         name = theme.__name__.rpartition(".")[2]
         rows = [_setting_row(setting) for setting in settings_of(theme)]
-        header = ("setting", "default", "takes", "on a topic", "changes", "what it does")
+        header = ("setting", "default", "takes", "on a topic or group", "changes", "what it does")
         parts.append(
             f"## {name.capitalize()}\n\n{docstring_of(theme.__name__).splitlines()[0]}\n\n{table(header, rows)}"
         )
@@ -111,7 +112,8 @@ def _setting_row(setting: Setting[Any]) -> tuple[str, ...]:
     default = "" if setting.default is None else setting.show(setting.default)
     changes = {Update.READ_ONLY: "at start", Update.PER_BROKER: "per broker", Update.CLUSTER_WIDE: "at run time"}
     name = "" if setting.topic_only else f"`{setting.name}`"
-    topic_name = f"`{setting.topic_name}`" if setting.topic_name else ""
+    own_name = setting.topic_name or setting.group_name
+    topic_name = f"`{own_name}`" if own_name else ""
     shown = f"`{default}`" if default else ""
     reason = NOT_YET.get(setting) or REFUSED.get(setting)
     doc = f"{setting.doc} **Not in effect: {reason}.**" if reason else setting.doc

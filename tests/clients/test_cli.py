@@ -237,6 +237,17 @@ def test_settings_are_shown_and_changed(cli: Cli, topic: str) -> None:
     assert "max.message.bytes" not in {entry["name"] for entry in cli.json("config", "describe", "topic", topic)}
 
 
+def test_the_settings_of_a_group_are_shown_and_changed(cli: Cli, topic_name: str) -> None:
+    cli("config", "alter", "group", topic_name, "--set", "consumer.heartbeat.interval.ms=9000")
+    [shown] = cli.json("config", "describe", "group", topic_name)
+    assert (shown["name"], shown["value"]) == ("consumer.heartbeat.interval.ms", "9000")
+    assert "group.consumer.max.heartbeat" in cli.error(
+        "config", "alter", "group", topic_name, "--set", "consumer.heartbeat.interval.ms=15001"
+    )
+    cli("config", "alter", "group", topic_name, "--unset", "consumer.heartbeat.interval.ms")
+    assert cli.json("config", "describe", "group", topic_name) == []
+
+
 def test_a_setting_that_makes_no_sense_is_refused(cli: Cli, topic: str) -> None:
     assert "INVALID_CONFIG" in cli.error("config", "alter", "topic", topic, "--set", "retention.ms=soon")
     assert "INVALID_CONFIG" in cli.error("config", "alter", "topic", topic, "--set", "retention.mss=1")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from highwater.testing.groups_in_every_state import GroupsInEveryState
 from highwater.testing.waiting import PATIENCE_SECONDS, wait_until
@@ -145,6 +145,20 @@ def test_a_coordinator_killed_in_any_state_of_a_group_loses_nothing(broker: Brok
     broker.kill()
     broker.start()
     scene.check_all_carry_on([broker.bootstrap_servers])
+
+
+def test_a_groups_settings_survive_kill_9(broker: BrokerProcess) -> None:
+    change = ConfigEntry("consumer.session.timeout.ms", "50000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.GROUP, "tea", incremental_configs=[change])
+
+    def admin() -> AdminClient:
+        return AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+
+    admin().incremental_alter_configs([resource])[resource].result(PATIENCE_SECONDS)
+    broker.kill()
+    broker.start()
+    settings = admin().describe_configs([resource])[resource].result(PATIENCE_SECONDS)
+    assert settings["consumer.session.timeout.ms"].value == "50000"
 
 
 def test_members_survive_a_broker_that_was_stopped_for_longer_than_their_sessions(start_broker: BrokerFactory) -> None:

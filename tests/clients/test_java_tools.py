@@ -87,6 +87,19 @@ def test_configs_are_altered_and_described(java: Java, bootstrap: str, topic: st
     assert re.search(r"segment\.bytes=1073741824 .*DEFAULT_CONFIG:log\.segment\.bytes=1073741824", every)
 
 
+def test_a_groups_configs_are_altered_and_described(java: Java, bootstrap: str, topic_name: str) -> None:
+    def configs(*arguments: str) -> str:
+        entity = ("--entity-type", "groups", "--entity-name", topic_name)
+        return java("kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, *entity, *arguments)
+
+    configs("--alter", "--add-config", "consumer.session.timeout.ms=50000,consumer.heartbeat.interval.ms=6000")
+    shown = configs("--describe")
+    assert "consumer.session.timeout.ms=50000" in shown
+    assert "consumer.heartbeat.interval.ms=6000" in shown
+    configs("--alter", "--delete-config", "consumer.session.timeout.ms")
+    assert "consumer.session.timeout.ms=50000" not in configs("--describe")
+
+
 def test_log_dirs_show_each_partitions_size(
     java: Java, bootstrap: str, new_topic: NewTopic, producer: Producer
 ) -> None:

@@ -13,13 +13,15 @@ from highwater.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
 )
 from highwater.protocol.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
+from highwater.testing.group_requests import coordinator_of
 from highwater.testing.waiting import wait_until
 from highwater.testing.wire import WireClient
+from highwater.testing.wire_consumer_group import WireConsumerGroup
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 INT = 3
 SET, DELETE, APPEND, SUBTRACT = range(4)
-FROM_TOPIC, FROM_ALL_BROKERS, FROM_DEFAULT = 1, 3, 5
+FROM_TOPIC, FROM_ALL_BROKERS, FROM_DEFAULT, FROM_GROUP = 1, 3, 5, 8
 
 
 def describe(
@@ -180,3 +182,39 @@ def test_what_has_settings_is_listed(wire: WireClient, topic: str) -> None:
     assert (first.error_code, first.config_resources) == (ErrorCode.NONE, [])
     odd = wire.call(ListConfigResourcesRequest(resource_types=[99]), ListConfigResourcesResponse, 1)
     assert odd.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_a_group_may_have_its_own_session_and_heartbeat(wire: WireClient, bootstrap: str, topic: str) -> None:
+    """In force with the next heartbeat; the group need not exist when it is configured."""
+    group = f"team/{topic}"
+    key = "consumer.heartbeat.interval.ms"
+    assert describe(wire, group, kind=GROUP)[key].config_source == FROM_DEFAULT
+    assert edit(wire, group, (key, SET, "6000"), kind=GROUP) == ErrorCode.NONE
+    wait_until(lambda: describe(wire, group, kind=GROUP)[key].config_source == FROM_GROUP, "the change is in force")
+    with coordinator_of(group, [bootstrap]) as coordinator:
+        members = WireConsumerGroup(coordinator, group)
+        assert members.join("ana", topic).heartbeat_interval_ms == 6_000
+        assert edit(wire, group, (key, SET, "7000"), kind=GROUP) == ErrorCode.NONE
+        wait_until(lambda: members.report("ana").heartbeat_interval_ms == 7_000, "the next change is in force")
+        asked = ListConfigResourcesRequest(resource_types=[GROUP])
+        listed = wire.call(asked, ListConfigResourcesResponse, 1).config_resources
+        assert (GROUP, group) in {(each.resource_type, each.resource_name) for each in listed}
+        assert edit(wire, group, (key, DELETE, None), kind=GROUP) == ErrorCode.NONE
+        wait_until(lambda: members.report("ana").heartbeat_interval_ms == 5_000, "the default is in force again")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("consumer.session.timeout.ms", "44999"),
+        ("consumer.session.timeout.ms", "60001"),
+        ("consumer.heartbeat.interval.ms", "soon"),
+        ("consumer.heartbeat.intervall.ms", "6000"),
+    ],
+)
+def test_a_group_setting_out_of_bounds_is_refused(wire: WireClient, topic_name: str, name: str, value: str) -> None:
+    assert edit(wire, topic_name, (name, SET, value), kind=GROUP) == ErrorCode.INVALID_CONFIG
+
+
+def test_all_groups_at_once_have_no_settings(wire: WireClient) -> None:
+    assert edit(wire, "", ("consumer.heartbeat.interval.ms", SET, "6000"), kind=GROUP) == ErrorCode.INVALID_REQUEST

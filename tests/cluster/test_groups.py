@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from highwater.model.coordinator_partition import partition_for
+from highwater.testing.group_requests import coordinator_of
 from highwater.testing.groups_in_every_state import STABLE, GroupsInEveryState
 from highwater.testing.waiting import wait_until
+from highwater.testing.wire_consumer_group import WireConsumerGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,6 +119,27 @@ def test_members_carry_on_when_their_coordinator_is_killed(
     assert [member.rebalances for member in members] == rebalances
     for member in members:
         member.close()
+
+
+def test_a_groups_settings_reach_its_coordinator_whoever_that_is(
+    cluster: ClusterProcesses, look: Callable[[ClusterProcesses], Any]
+) -> None:
+    """Before and after fail-over: they were given to one broker, which told the others."""
+    view = look(cluster)
+    view.create(TOPIC, 1, 3)
+    key = "consumer.heartbeat.interval.ms"
+    entry = ConfigEntry(key, "7000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.GROUP, STABLE, incremental_configs=[entry])
+    for answer in view.admin().incremental_alter_configs([resource]).values():
+        answer.result(ASK_SECONDS)
+
+    def told_interval_ms() -> int:
+        with coordinator_of(STABLE, [broker.bootstrap_servers for broker in cluster.running]) as wire:
+            return WireConsumerGroup(wire, STABLE).join("ana", TOPIC).heartbeat_interval_ms
+
+    wait_until(lambda: told_interval_ms() == 7_000, "the coordinator has read it")
+    cluster.brokers[view.leaders(OFFSETS_TOPIC)[partition_for(STABLE)]].kill()
+    assert told_interval_ms() == 7_000
 
 
 def test_a_coordinator_killed_in_any_state_of_a_group_loses_nothing(

@@ -322,6 +322,7 @@ class Node:
             metrics=GroupMetrics(self._registry),
             topics=topics,
             cluster=cluster,
+            timings=config_admin.groups.timings,
         )
         groups.watch(self._registry)
         partitions.tell(OFFSETS_TOPIC, groups)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from highwater.broker.group_configs import GroupConfigs
 from highwater.config.broker_config import check_dynamic
 from highwater.config.catalogue import BROKER_SETTINGS, TOPIC_SETTINGS
 from highwater.config.edits import edited
@@ -60,6 +61,7 @@ class ConfigAdmin:
         self._replicas = replicas
         self._changes = changes
         self._announce = announce
+        self.groups = GroupConfigs(config, store=store, changes=changes, announce=announce)
         self._dynamic: dict[str, dict[str, str]] = {EVERY_BROKER: {}, str(broker_id): {}}
         config.on_change(self._broker_settings_changed)
 
@@ -71,6 +73,7 @@ class ConfigAdmin:
             if node is not None:
                 self._dynamic[name] = records.decode_configs(path, node.data)
         self._put_in_force()
+        await self.groups.start()
 
     def describe_topic(self, name: str, keys: Collection[str] | None) -> list[ConfigEntry]:
         """Return a topic's settings, those named by `keys` or all."""

@@ -83,6 +83,8 @@ class ConfigNews:
         kind, _, name = entity.partition("/")
         if kind == "brokers":
             await self._config_admin.start()
+        elif kind == "groups":
+            await self._config_admin.groups.read_again(paths.group_of_config(name))
         elif kind == "topics":
             settings = await self._config_admin.read_topic_again(name)
             if settings is not None and self._driver.is_active and name in self._driver.core.topics:

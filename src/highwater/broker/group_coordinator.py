@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from highwater.broker.group_loading import load
@@ -13,7 +14,7 @@ from highwater.broker.shards import Shards
 from highwater.broker.topics import OFFSETS_TOPIC
 from highwater.config.settings import groups as settings
 from highwater.groups.removal import deletion_of_topics
-from highwater.groups.settings import GroupSettings, MigrationPolicy
+from highwater.groups.settings import ConsumerTiming, GroupSettings, MigrationPolicy
 from highwater.groups.shard import GroupShard
 from highwater.metrics import declared
 from highwater.model.coordinator_partition import partition_for
@@ -21,7 +22,7 @@ from highwater.protocol.records.compression import Codec
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, TimerHandle
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from highwater.broker.appends import Appends
     from highwater.broker.cluster import Cluster
@@ -46,7 +47,9 @@ class GroupCoordinator:
         metrics: GroupMetrics,
         topics: Topics,
         cluster: Cluster,
+        timings: Mapping[str, ConsumerTiming] = MappingProxyType({}),
     ) -> None:
+        """`timings` are those of the consumer groups that have their own."""
         self._loop = loop
         self._config = config
         self._appends = appends
@@ -54,6 +57,7 @@ class GroupCoordinator:
         self._new_id = new_id
         self._metrics = metrics
         self._topics = topics
+        self._timings = timings
         self._group_topics = GroupTopics(topics, cluster)
         topics.watch(self.topic_changed)
         self._shards = Shards(loop, self._load)
@@ -107,7 +111,7 @@ class GroupCoordinator:
         self._shards.close()
 
     async def _load(self, partition: Partition) -> tuple[LoadedShard, int]:
-        core = GroupShard(group_settings(self._config, partition), self._group_topics)
+        core = GroupShard(group_settings(self._config, partition), self._group_topics, self._timings)
         count = await load(
             partition.log,
             core,
@@ -171,8 +175,10 @@ def group_settings(config: BrokerConfig, partition: Partition) -> GroupSettings:
         max_record_bytes=partition.log.config.max_message_bytes,
         offset_metadata_max_bytes=config[settings.OFFSET_METADATA_MAX_BYTES],
         offsets_retention_ms=config[settings.OFFSETS_RETENTION_MINUTES] * 60_000,
-        consumer_session_timeout_ms=config[settings.GROUP_CONSUMER_SESSION_TIMEOUT_MS],
-        consumer_heartbeat_interval_ms=config[settings.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS],
+        consumer_timing=ConsumerTiming(
+            session_timeout_ms=config[settings.GROUP_CONSUMER_SESSION_TIMEOUT_MS],
+            heartbeat_interval_ms=config[settings.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS],
+        ),
         consumer_max_size=config[settings.GROUP_CONSUMER_MAX_SIZE],
         consumer_assignors=config[settings.GROUP_CONSUMER_ASSIGNORS],
         migration_policy=MigrationPolicy(config[settings.GROUP_CONSUMER_MIGRATION_POLICY]),

@@ -1,4 +1,4 @@
-"""`highwater config`: the settings of topics and brokers, where they come from, and changing them at run time."""
+"""`highwater config`: settings of topics, brokers and groups, where they come from, and changing them at run time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import ConfigEntry, ConfigResource
 
-configs = typer.Typer(no_args_is_help=True, help="Show and change the settings of topics and brokers.")
+configs = typer.Typer(no_args_is_help=True, help="Show and change the settings of topics, brokers and consumer groups.")
 
 
 class Kind(StrEnum):
@@ -25,10 +25,18 @@ class Kind(StrEnum):
 
     TOPIC = "topic"
     BROKER = "broker"
+    GROUP = "group"
 
 
-KindArgument = Annotated[Kind, typer.Argument(metavar="topic|broker", show_default=False)]
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="A topic, or a broker's number.")]
+_OWN_SOURCE = {
+    Kind.TOPIC: "dynamic topic config",
+    Kind.BROKER: "dynamic broker config",
+    Kind.GROUP: "group config",
+}
+KindArgument = Annotated[Kind, typer.Argument(metavar="topic|broker|group", show_default=False)]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", show_default=False, help="A topic, a broker's number, or a consumer group.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -45,7 +53,7 @@ def describe(
     everything: Annotated[bool, typer.Option("--all", help="With the settings that are at their defaults.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the settings of a topic or a broker, and where each value comes from."""
+    """Show the settings of a topic, a broker or a consumer group, and where each value comes from."""
     _require_known(cluster, kind, name)
     entries = sorted(_entries(cluster, kind, [name])[name].values(), key=lambda entry: entry.name)
     shown = [entry for entry in entries if everything or not _is_default(entry)]
@@ -69,7 +77,7 @@ def alter(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only let the broker check the change.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Change settings of a topic or a broker while it runs."""
+    """Change settings of a topic, a broker or a consumer group while it runs."""
     if not settings and not unset:
         raise typer.BadParameter("say what to change: --set or --unset")
     _require_known(cluster, kind, name)
@@ -83,8 +91,8 @@ def alter(
 
 
 def settings_of(cluster: Cluster, kind: str, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the settings that were made for these very topics or brokers, by their name."""
-    own = "dynamic topic config" if kind == Kind.TOPIC else "dynamic broker config"
+    """Return the settings that were made for these very topics, brokers or groups, by their name."""
+    own = _OWN_SOURCE[Kind(kind)]
     return {
         name: {entry.name: _value(entry) for entry in entries.values() if _source(entry) == own}
         for name, entries in _entries(cluster, Kind(kind), names).items()
@@ -111,8 +119,7 @@ def change_settings(
 def _resource(kind: Kind, name: str, changes: list[ConfigEntry] | None = None) -> ConfigResource:
     from confluent_kafka.admin import ConfigResource, ResourceType
 
-    restype = ResourceType.TOPIC if kind is Kind.TOPIC else ResourceType.BROKER
-    return ConfigResource(restype, name, incremental_configs=changes)
+    return ConfigResource(ResourceType[kind.name], name, incremental_configs=changes)
 
 
 def _entries(cluster: Cluster, kind: Kind, names: Sequence[str]) -> dict[str, dict[str, ConfigEntry]]:
@@ -125,6 +132,8 @@ def _require_known(cluster: Cluster, kind: Kind, name: str) -> None:
     if kind is Kind.TOPIC:
         cluster.topic(name)
         return
+    if kind is Kind.GROUP:
+        return  # one that does not exist yet may be given settings too
     brokers = {str(broker) for broker in cluster.admin.list_topics(timeout=REQUEST_TIMEOUT_SECONDS).brokers}
     if name not in brokers:
         raise no_such("broker", name, (), f"there is {', '.join(sorted(brokers))}")

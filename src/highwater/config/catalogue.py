@@ -22,6 +22,9 @@ BROKER_SETTINGS: Final = MappingProxyType({setting.name: setting for setting in 
 TOPIC_SETTINGS: Final = MappingProxyType({setting.topic_name: setting for setting in _ALL if setting.topic_name})
 """What a topic may override, by the topic's own name for it."""
 
+GROUP_SETTINGS: Final = MappingProxyType({setting.group_name: setting for setting in _ALL if setting.group_name})
+"""What a consumer group may override, by the group's own name for it."""
+
 
 def nearest(name: str, known: MappingProxyType[str, Setting[Any]]) -> str | None:
     """Return the known name that `name` was probably meant to be."""

@@ -12,7 +12,6 @@ from highwater.config.setting import Setting
 from highwater.config.settings import compaction, groups, log, network, replication, security
 
 _ONE_BROKER: Final = "this release runs one broker, with one replica of each partition"
-_NO_GROUP_CONFIGS: Final = "groups have no settings of their own"
 _PLAINTEXT_ONLY: Final = "connections are neither encrypted nor authenticated yet"
 _EVERYTHING_ALLOWED: Final = "everybody may do everything, for now"
 _NO_QUOTAS: Final = "there are no quotas yet"
@@ -23,10 +22,6 @@ NOT_YET: Final[Mapping[Setting[Any], str]] = MappingProxyType(
         log.LOG_PREALLOCATE: "segments grow as they are written",
         compaction.LOG_CLEANER_IO_BUFFER_SIZE: "compaction reads and writes a megabyte at a time",
         replication.REPLICA_SOCKET_RECEIVE_BUFFER_BYTES: _ONE_BROKER,
-        groups.GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS: _NO_GROUP_CONFIGS,
-        groups.GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS: _NO_GROUP_CONFIGS,
-        groups.GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS: _NO_GROUP_CONFIGS,
-        groups.GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS: _NO_GROUP_CONFIGS,
         groups.GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS: "patterns are matched anew when topics come or go",
         security.SSL_KEYSTORE_TYPE: _PLAINTEXT_ONLY,
         security.SSL_KEYSTORE_LOCATION: _PLAINTEXT_ONLY,

@@ -76,6 +76,8 @@ class Setting(Generic[T]):
     doc: str
     topic_name: str | None = None
     """The name under which a topic overrides it."""
+    group_name: str | None = None
+    """The name under which a consumer group overrides it."""
     update: Update = Update.READ_ONLY
     sensitive: bool = False
     """Never shown nor logged: passwords and keys."""

@@ -1,6 +1,7 @@
 """Where things are in the cluster's memory. The names are those of Apache Kafka in its ZooKeeper days."""
 
 from typing import Final
+from urllib.parse import quote, unquote
 
 CLUSTER_ID: Final = "/cluster/id"
 CONTROLLER: Final = "/controller"
@@ -10,6 +11,7 @@ TOPICS: Final = "/brokers/topics"
 DELETED_TOPICS: Final = "/admin/delete_topics"
 TOPIC_CONFIGS: Final = "/config/topics"
 BROKER_CONFIGS: Final = "/config/brokers"
+GROUP_CONFIGS: Final = "/config/groups"
 ALL_BROKERS: Final = "<default>"
 """The entity under `/config/brokers` that speaks for every broker."""
 CONFIG_CHANGES: Final = "/config/changes"
@@ -27,6 +29,7 @@ ROOTS: Final = (
     DELETED_TOPICS,
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
+    GROUP_CONFIGS,
     CONFIG_CHANGES,
     ISR_CHANGES,
 )
@@ -71,3 +74,13 @@ def topic_config(name: str) -> str:
 def broker_config(entity: str) -> str:
     """Where the dynamic configs of a broker (its id as text), or of ALL_BROKERS, are."""
     return f"{BROKER_CONFIGS}/{entity}"
+
+
+def group_config(name: str) -> str:
+    """Where a group's overrides are. A group may have any name, a node may not: it is spelled as in an URL."""
+    return f"{GROUP_CONFIGS}/{quote(name, safe='').replace('.', '%2E')}"
+
+
+def group_of_config(node: str) -> str:
+    """Return the group that a node's name, or an entity of a config change, stands for."""
+    return unquote(node)

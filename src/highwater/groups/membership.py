@@ -183,9 +183,8 @@ def take_over(shard: GroupShard, group_id: str, changes: Changes, outcome: Outco
     group = shard.groups[group_id]
     settings = shard.settings
     if isinstance(group, ConsumerGroup):
-        consumer_timeouts.take_over(
-            group, session_timeout_ms=settings.consumer_session_timeout_ms, now_ms=changes.now_ms
-        )
+        session_timeout_ms = shard.timing_of(group_id).session_timeout_ms
+        consumer_timeouts.take_over(group, session_timeout_ms=session_timeout_ms, now_ms=changes.now_ms)
     elif len(group.members) > settings.max_group_size:
         detail = f"{len(group.members)} members; group.max.size is {settings.max_group_size}"
         cause = RebalanceCause(CauseKind.GROUP_TOO_LARGE, detail=detail)

@@ -76,7 +76,7 @@ def upgrade(shard: GroupShard, group: ClassicGroup, changes: Changes, outcome: O
     upgraded = shard.consumer_group(group_id)
     topics_hash = metadata_hash(upgraded.subscribed_topics(), shard.topics)
     changes.add(records.group_epoch(group_id, generation, topics_hash), records.target_epoch(group_id, generation))
-    take_over(upgraded, session_timeout_ms=shard.settings.consumer_session_timeout_ms, now_ms=changes.now_ms)
+    take_over(upgraded, session_timeout_ms=shard.timing_of(group_id).session_timeout_ms, now_ms=changes.now_ms)
     changes.causes.append(RebalanceCause(CauseKind.PROTOCOL_MIGRATED, detail="classic to consumer"))
     return upgraded
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final, NamedTuple
 
 
 class MigrationPolicy(StrEnum):
@@ -23,6 +24,16 @@ class MigrationPolicy(StrEnum):
         return self in {MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL}
 
 
+class ConsumerTiming(NamedTuple):
+    """How often members of a consumer group report, and for how long they may be silent."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+
+
+DEFAULT_TIMING: Final = ConsumerTiming()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
     """Limits and delays; the defaults are Apache Kafka 4.1's."""
@@ -36,8 +47,7 @@ class GroupSettings:
     """A group's snapshot must fit into one batch of the offsets topic."""
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 10_080 * 60_000
-    consumer_session_timeout_ms: int = 45_000
-    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_timing: ConsumerTiming = DEFAULT_TIMING
     consumer_max_size: int = 2**31 - 1
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     """The first is used unless members ask for another."""

@@ -1,5 +1,7 @@
 """Every group of one partition of the offsets topic, and what the partition's records make of them."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TypeAlias
 
 from highwater.groups.classic.group import ClassicGroup
@@ -10,7 +12,7 @@ from highwater.groups.consumer.group import ConsumerGroup
 from highwater.groups.consumer.topics import TopicsView
 from highwater.groups.offsets import CommittedOffset, GroupOffsets
 from highwater.groups.records import GroupRecord
-from highwater.groups.settings import GroupSettings
+from highwater.groups.settings import ConsumerTiming, GroupSettings
 from highwater.model.ids import NO_PRODUCER_ID, Offset, ProducerId, TopicPartition
 from highwater.protocol.messages.consumer_group_records import ConsumerGroupMetadataKey
 from highwater.protocol.messages.group_metadata_records import GroupMetadataKey, GroupMetadataValue
@@ -26,11 +28,18 @@ class GroupShard:
     members, generations and assignments of every group that is not in the middle of a rebalance.
     """
 
-    __slots__ = ("_next_sequence", "groups", "offsets", "settings", "topics")
+    __slots__ = ("_next_sequence", "_timings", "groups", "offsets", "settings", "topics")
 
-    def __init__(self, settings: GroupSettings, topics: TopicsView) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        topics: TopicsView,
+        timings: Mapping[str, ConsumerTiming] = MappingProxyType({}),
+    ) -> None:
+        """`timings` are those of the consumer groups that have their own; they may change at any time."""
         self.settings = settings
         self.topics = topics
+        self._timings = timings
         self._next_sequence = 0
         self.groups: dict[str, Group] = {}
         self.offsets: dict[str, GroupOffsets] = {}
@@ -48,6 +57,10 @@ class GroupShard:
         if not isinstance(group, ConsumerGroup):
             group = self.groups[group_id] = ConsumerGroup(group_id)
         return group
+
+    def timing_of(self, group_id: str) -> ConsumerTiming:
+        """Return how often members of a consumer group report, and for how long they may be silent."""
+        return self._timings.get(group_id, self.settings.consumer_timing)
 
     def offsets_of(self, group_id: str) -> GroupOffsets:
         """Return what a group has committed; for reading only."""

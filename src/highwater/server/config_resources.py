@@ -23,14 +23,14 @@ class ConfigResourceType(IntEnum):
     GROUP = 32
 
 
-SERVED: Final = frozenset({ConfigResourceType.TOPIC, ConfigResourceType.BROKER})
+SERVED: Final = frozenset({ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.GROUP})
 
 
 def known_type(number: int) -> ConfigResourceType:
     """Return the type, or refuse what has no settings here."""
     if number not in SERVED:
         raise KafkaError(
-            f"topics (2) and brokers (4) have settings here, resources of type {number} do not",
+            f"topics (2), brokers (4) and groups (32) have settings here, resources of type {number} do not",
             code=ErrorCode.INVALID_REQUEST,
         )
     return ConfigResourceType(number)
@@ -40,5 +40,7 @@ def authorize_config(context: RequestContext, operation: Operation, kind: Config
     """Refuse a caller who may not do `operation` on the settings of this resource."""
     if kind is ConfigResourceType.TOPIC:
         context.require(operation, ResourceType.TOPIC, name)
+    elif kind is ConfigResourceType.GROUP:
+        context.require(operation, ResourceType.GROUP, name)
     else:
         context.require(operation, ResourceType.CLUSTER)

@@ -44,6 +44,7 @@ GROUP_COORDINATOR_REBALANCE_PROTOCOLS: Final = Setting(
 
 GROUP_CONSUMER_SESSION_TIMEOUT_MS: Final = Setting(
     name="group.consumer.session.timeout.ms",
+    group_name="consumer.session.timeout.ms",
     parse=milliseconds(at_least=1, at_most=INT32_MAX),
     default=45_000,
     doc="How long a member of a consumer group may be silent before it counts as gone.",
@@ -65,6 +66,7 @@ GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS: Final = Setting(
 
 GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS: Final = Setting(
     name="group.consumer.heartbeat.interval.ms",
+    group_name="consumer.heartbeat.interval.ms",
     parse=milliseconds(at_least=1, at_most=INT32_MAX),
     default=5000,
     doc="How often members of a consumer group are told to report.",

@@ -83,7 +83,7 @@ def heartbeat(
     member = group.members[member_id]
     if generation != member.epoch:
         return ErrorCode.ILLEGAL_GENERATION
-    renew_session(group, member, shard.settings, now_ms)
+    renew_session(group, member, shard.timing_of(group.group_id), now_ms)
     if not must_rejoin(group, member):
         return ErrorCode.NONE
     if member.act_by_ms == NEVER_MS:
@@ -214,7 +214,7 @@ def _update(
     member = group.members[member_id]
     assign(group, topics, changes, assignors=shard.settings.consumer_assignors)
     reconcile(group, member, _owned(member, said, topics), changes)
-    renew_session(group, member, shard.settings, changes.now_ms)
+    renew_session(group, member, shard.timing_of(group.group_id), changes.now_ms)
     _ask_to_act(group, member, changes.now_ms)
     return member
 

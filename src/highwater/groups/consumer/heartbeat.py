@@ -177,7 +177,7 @@ class _Report:
         group = self._shard.consumer_group(group.group_id)
         assign(group, self._topics, self._changes, assignors=self._shard.settings.consumer_assignors)
         reconcile(group, member, self._owned, self._changes)
-        renew_session(group, member, self._shard.settings, self._changes.now_ms)
+        renew_session(group, member, self._shard.timing_of(group.group_id), self._changes.now_ms)
         return self._answer(member, tell_assignment=self._is_full or member.assigned != had)
 
     @property
@@ -191,7 +191,7 @@ class _Report:
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._shard.settings.consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=self._shard.timing_of(self._request.group_id).heartbeat_interval_ms,
             assignment=AssignmentMessage(topic_partitions=to_messages(member.assigned, TopicPartitions))
             if tell_assignment
             else None,

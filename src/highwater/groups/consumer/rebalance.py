@@ -13,7 +13,7 @@ from highwater.groups.consumer.member import NEVER_MS, ConsumerMember
 from highwater.groups.consumer.reconciliation import next_position, position_of
 from highwater.groups.consumer.states import MemberState
 from highwater.groups.consumer.topics import TopicInfo, TopicsView, matching, metadata_hash
-from highwater.groups.settings import GroupSettings
+from highwater.groups.settings import ConsumerTiming
 from highwater.model.ids import TopicId
 
 
@@ -98,9 +98,9 @@ def reconcile(group: ConsumerGroup, member: ConsumerMember, owned: Assignment | 
         group.wake_by(member.act_by_ms)
 
 
-def renew_session(group: ConsumerGroup, member: ConsumerMember, settings: GroupSettings, now_ms: int) -> None:
+def renew_session(group: ConsumerGroup, member: ConsumerMember, timing: ConsumerTiming, now_ms: int) -> None:
     """Hear from a member. `wake_at_ms` only ever has to come earlier, so most heartbeats leave it alone."""
-    member.expires_at_ms = now_ms + member.session_timeout_ms(settings.consumer_session_timeout_ms)
+    member.expires_at_ms = now_ms + member.session_timeout_ms(timing.session_timeout_ms)
     group.wake_by(member.expires_at_ms)
 
 

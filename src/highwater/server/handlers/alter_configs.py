@@ -1,8 +1,8 @@
-"""AlterConfigs (key 33), versions 0-2: replace all settings of a topic or broker.
+"""AlterConfigs (key 33), versions 0-2: replace all settings of a topic, broker or group.
 
 What the request does not name returns to its default; Apache Kafka has IncrementalAlterConfigs instead since 2.3, and
 old clients still use this one. `validate_only` checks and changes nothing.
-Not served: loggers, client metrics and groups: INVALID_REQUEST.
+Not served: loggers and client metrics: INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -45,5 +45,9 @@ async def _replace(context: RequestContext, asked: AlterConfigsResource, *, vali
     NamedOnce(config.name for config in asked.configs).check_all()
     configs = {config.name: config.value for config in asked.configs}
     admin = context.broker.config_admin
-    replace = admin.replace_topic if kind is ConfigResourceType.TOPIC else admin.replace_broker
-    await replace(asked.resource_name, configs, validate_only=validate_only)
+    if kind is ConfigResourceType.TOPIC:
+        await admin.replace_topic(asked.resource_name, configs, validate_only=validate_only)
+    elif kind is ConfigResourceType.GROUP:
+        await admin.groups.replace(asked.resource_name, configs, validate_only=validate_only)
+    else:
+        await admin.replace_broker(asked.resource_name, configs, validate_only=validate_only)

@@ -2,9 +2,9 @@
 
 v1  synonyms: every place that gives the setting a value, the one in force first
 v3  the type and a sentence about each setting
-Topics and brokers have settings; a broker without a name stands for what was set for all of them. Sensitive values are
-never shown.
-Not served: loggers, client metrics and groups: INVALID_REQUEST.
+Topics, brokers and consumer groups have settings; a broker without a name stands for what was set for all of them.
+Sensitive values are never shown.
+Not served: loggers and client metrics: INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ def _entries(context: RequestContext, asked: DescribeConfigsResource) -> list[Co
     admin = context.broker.config_admin
     if resource_type is ConfigResourceType.TOPIC:
         return admin.describe_topic(asked.resource_name, keys)
+    if resource_type is ConfigResourceType.GROUP:
+        return admin.groups.describe(asked.resource_name, keys)
     return admin.describe_broker(asked.resource_name, keys)
 
 

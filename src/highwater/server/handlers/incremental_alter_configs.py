@@ -1,7 +1,7 @@
-"""IncrementalAlterConfigs (key 44), versions 0-1: change some settings of a topic or broker (KIP-339).
+"""IncrementalAlterConfigs (key 44), versions 0-1: change some settings of a topic, broker or group (KIP-339).
 
 SET, DELETE (back to the default), and for lists APPEND and SUBTRACT. `validate_only` checks and changes nothing.
-Not served: loggers, client metrics and groups: INVALID_REQUEST.
+Not served: loggers and client metrics: INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -46,8 +46,12 @@ async def _edit(context: RequestContext, asked: AlterConfigsResource, *, validat
     NamedOnce(config.name for config in asked.configs).check_all()
     edits = [_step(config) for config in asked.configs]
     admin = context.broker.config_admin
-    edit = admin.edit_topic if kind is ConfigResourceType.TOPIC else admin.edit_broker
-    await edit(asked.resource_name, edits, validate_only=validate_only)
+    if kind is ConfigResourceType.TOPIC:
+        await admin.edit_topic(asked.resource_name, edits, validate_only=validate_only)
+    elif kind is ConfigResourceType.GROUP:
+        await admin.groups.edit(asked.resource_name, edits, validate_only=validate_only)
+    else:
+        await admin.edit_broker(asked.resource_name, edits, validate_only=validate_only)
 
 
 def _step(config: AlterableConfig) -> Edit:

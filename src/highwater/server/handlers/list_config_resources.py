@@ -1,7 +1,7 @@
 """ListConfigResources (key 74), versions 0-1: what has settings?
 
 v0  client metrics only (it was ListClientMetricsResources), of which there are none here
-v1  topics and brokers too, those types that the caller names or all
+v1  topics, brokers and groups with settings of their own too, those types that the caller names or all
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ def handle(context: RequestContext, request: ListConfigResourcesRequest) -> List
     if ConfigResourceType.BROKER in wanted:
         live = sorted(context.broker.cluster.brokers)
         found += [_resource(str(broker_id), ConfigResourceType.BROKER) for broker_id in live]
+    if ConfigResourceType.GROUP in wanted:
+        found += [_resource(name, ConfigResourceType.GROUP) for name in context.broker.config_admin.groups]
     return ListConfigResourcesResponse(config_resources=found)
 
 
