@@ -151,13 +151,11 @@ def test_a_groups_settings_survive_kill_9(broker: BrokerProcess) -> None:
     change = ConfigEntry("consumer.session.timeout.ms", "50000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.GROUP, "tea", incremental_configs=[change])
 
-    def admin() -> AdminClient:
-        return AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-
-    admin().incremental_alter_configs([resource])[resource].result(PATIENCE_SECONDS)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.incremental_alter_configs([resource])[resource].result(PATIENCE_SECONDS)
     broker.kill()
     broker.start()
-    settings = admin().describe_configs([resource])[resource].result(PATIENCE_SECONDS)
+    settings = admin.describe_configs([resource])[resource].result(PATIENCE_SECONDS)
     assert settings["consumer.session.timeout.ms"].value == "50000"
 
 

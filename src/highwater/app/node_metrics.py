@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from highwater.broker.group_lag import lags
 from highwater.metrics import declared
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def connect(registry: Registry, broker: Broker) -> None:
     registry.ask_one(declared.UNDER_REPLICATED_PARTITIONS, lambda: _under_replicated(partitions))
     registry.ask_one(declared.OFFLINE_PARTITIONS, lambda: partitions.offline)
     registry.ask_one(declared.ACTIVE_CONTROLLERS, lambda: int(broker.cluster.controller_id == broker.id))
+    registry.ask(declared.GROUP_LAG, lambda: lags(broker.groups, partitions))
     registry.ask_one(declared.FETCH_SESSIONS, lambda: len(broker.fetch_sessions))
 
 

@@ -165,6 +165,14 @@ GROUPS: Final = Metric(
     ("state",),
 )
 
+GROUP_LAG: Final = Metric(
+    "highwater_group_lag",
+    Kind.GAUGE,
+    "Records between what a group has committed and the high watermark; told by its coordinator, for partitions that "
+    "it has a replica of.",
+    ("group", "topic", "partition"),
+)
+
 GROUP_REBALANCES: Final = Metric(
     "highwater_group_rebalances_total",
     Kind.COUNTER,

@@ -41,11 +41,17 @@ class BrokerProcess:
     host: Final = HOST
 
     def __init__(
-        self, settings: Mapping[str, object] | None = None, *, directory: Path | None = None, port: int = 0
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        directory: Path | None = None,
+        port: int = 0,
+        log_level: str = "warning",
     ) -> None:
         """Keep everything in `directory`, or in a temporary one; a `port` of 0 is chosen at the first start."""
         self.settings: dict[str, object] = {**TEST_DEFAULTS, **(settings or {})}
         self.port = port
+        self._log_level = log_level
         self._is_temporary = directory is None
         self._root = Path(tempfile.mkdtemp(prefix="highwater-")) if directory is None else directory.absolute()
         self._root.mkdir(parents=True, exist_ok=True)
@@ -140,7 +146,7 @@ class BrokerProcess:
 
     def _launch(self, port: int) -> None:
         address = {"listeners": f"PLAINTEXT://{self.host}:{port}", "log.dirs": self.data_dir}
-        command = [sys.executable, "-m", "highwater", "serve"]
+        command = [sys.executable, "-m", "highwater", "serve", "--log-level", self._log_level]
         for name, value in {**address, **self.settings}.items():
             command += ["--set", f"{name}={_as_text(value)}"]
         with self.log_file.open("ab") as log:
