@@ -14,7 +14,7 @@ from highwater.broker.controller_news import ControllerNews
 from highwater.broker.controller_store import ControllerStore, Deposed
 from highwater.broker.messenger import Messenger, RemoteListener
 from highwater.broker.peer import Peer
-from highwater.broker.process_end import has_ended
+from highwater.broker.process_end import ProcessWatch
 from highwater.config.settings import replication
 from highwater.controller.controller import Controller, returned
 from highwater.controller.events import (
@@ -306,26 +306,20 @@ class ControllerDriver:
                     timeout_s=self._config[replication.CONTROLLER_SOCKET_TIMEOUT_MS] / 1000,
                 )
                 office.peers[broker] = peer
-                self._watch_over(office, broker, peer)
+                on_end = functools.partial(self._process_ended, office, broker, peer)
+                ProcessWatch(peer, on_end, self._spawn).start()
                 listener = RemoteListener(peer)
             office.messengers[broker] = Messenger(broker, registration, listener, office.news, self)
             office.messengers[broker].start(self._spawn)
 
-    def _watch_over(self, office: _Office, broker: BrokerId, peer: Peer) -> None:
-        def look() -> None:
-            self._spawn(self._see_whether_dead(office, broker, peer))
-
-        peer.on_broken = look
-        look()
-
-    async def _see_whether_dead(self, office: _Office, broker: BrokerId, peer: Peer) -> None:
+    async def _process_ended(self, office: _Office, broker: BrokerId, peer: Peer) -> None:
         """Take a broker off the list whose process has ended, without waiting for its session to expire.
 
         Should the broker be alive after all, it finds its registration gone and registers again. Nothing is lost by
         being wrong: a new leader comes from those in sync, has a new epoch, and writes of the old one can no longer be
         committed.
         """
-        if not await has_ended(peer) or self._office is not office or office.peers.get(broker) is not peer:
+        if self._office is not office or office.peers.get(broker) is not peer:
             return
         events.warning("broker_process_ended", broker=broker)
         try:

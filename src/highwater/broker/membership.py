@@ -7,11 +7,12 @@ what is there and does what is missing.
 from __future__ import annotations
 
 import asyncio
+import functools
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from highwater.broker.peer import Peer
-from highwater.broker.process_end import has_ended
+from highwater.broker.process_end import ProcessWatch
 from highwater.coordination import paths, records
 from highwater.coordination.port import (
     BadVersion,
@@ -30,12 +31,12 @@ from highwater.model.log_events import EventLog
 from highwater.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
 
     from highwater.broker.cluster import Cluster
     from highwater.broker.controller_driver import ControllerDriver
     from highwater.broker.roles import Roles
-    from highwater.coordination.port import Coordination
+    from highwater.coordination.port import Coordination, Node
     from highwater.coordination.records import ListenerAddress
 
 events = EventLog("broker")
@@ -78,7 +79,8 @@ class Membership:
         self._now_ms = now_ms
         self._attention = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._watched_controller: tuple[BrokerId, Peer] | None = None
+        self._watched_office: tuple[int, Peer] | None = None
+        """The controller's node, by when it was made, and the connection to its process."""
         self._is_leaving = False
 
     async def join(self) -> None:
@@ -99,7 +101,7 @@ class Membership:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._watch_over(None, None)
+        self._watch_over(None)
         await self._driver.close()
         with suppress(CoordinationError):
             # Before our address goes: a broker that is registered and refuses connections counts as dead.
@@ -186,7 +188,7 @@ class Membership:
             self._attention.set()  # another was faster: look who
             return
         assert isinstance(version, int), "a Write tells its version"
-        self._watch_over(None, None)
+        self._watch_over(None)
         await self._driver.take_office(epoch, version)
 
     def _session_changed(self, state: SessionState) -> None:
@@ -200,48 +202,37 @@ class Membership:
     # The controller's process may end -------------------------------------------------------------------------------
 
     async def _watch_over_controller(self, controller: BrokerId, created: int) -> None:
-        if self._watched_controller is not None and self._watched_controller[0] == controller:
+        if self._watched_office is not None and self._watched_office[0] == created:
             return
+        (registered,) = await self._store.read_many([paths.broker(controller)])
         address = await self._address_of(controller)
         if address is None:
             return
         peer = Peer(address, client_id=f"broker-{self._broker_id}", timeout_s=_PEER_TIMEOUT_S)
-        self._watch_over(controller, peer)
+        self._watch_over((created, peer))
+        nodes = {paths.CONTROLLER: created, paths.broker(controller): -1 if registered is None else registered.created}
+        ProcessWatch(peer, functools.partial(self._controller_ended, controller, peer, nodes), self._spawn).start()
 
-        def look() -> None:
-            self._spawn(self._see_whether_dead(controller, peer, created))
+    def _watch_over(self, office: tuple[int, Peer] | None) -> None:
+        if self._watched_office is not None:
+            self._watched_office[1].close()
+        self._watched_office = office
 
-        peer.on_broken = look
-        look()
-
-    def _watch_over(self, controller: BrokerId | None, peer: Peer | None) -> None:
-        if self._watched_controller is not None:
-            self._watched_controller[1].close()
-        self._watched_controller = None if controller is None or peer is None else (controller, peer)
-
-    async def _see_whether_dead(self, controller: BrokerId, peer: Peer, created: int) -> None:
+    async def _controller_ended(self, controller: BrokerId, peer: Peer, created: Mapping[str, int]) -> None:
         """Free the office when the controller's process has ended, without waiting for its session to expire.
 
         Its registration goes with it, so that the next controller finds it gone and elects other leaders at once. See
-        `ControllerDriver._see_whether_dead`: wrong, it costs an election; an old controller cannot write any more.
+        `ControllerDriver._process_ended`: wrong, it costs an election; an old controller cannot write any more.
         """
-        path = paths.broker(controller)
+        if self._watched_office is None or self._watched_office[1] is not peer:
+            return
+        self._watch_over(None)
+        self._cluster.seem_gone.add(controller)
         try:
-            (registered,) = await self._store.read_many([path])
-            if not await has_ended(peer):
-                return
-            if self._watched_controller is None or self._watched_controller[1] is not peer:
-                return
-            self._watch_over(None, None)
-            self._cluster.seem_gone.add(controller)
-            office, still_registered = await self._store.read_many([paths.CONTROLLER, path])
-            if office is None or office.created != created:
-                return
+            nodes = await self._store.read_many(list(created))
+            left = [Delete(path) for path, node in zip(created, nodes, strict=True) if _is(node, created[path])]
             events.warning("controller_process_ended", broker=controller)
-            goes = [Delete(paths.CONTROLLER)]
-            if still_registered is not None and still_registered == registered:
-                goes.append(Delete(path))
-            await self._store.multi(goes)
+            await self._store.multi(left)
         except NoNode:
             return
         except CoordinationError as error:
@@ -300,3 +291,8 @@ class Membership:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             events.error("membership_task_failed", cause=error)
+
+
+def _is(node: Node | None, created: int) -> bool:
+    """Return whether this is the node that was made then, and not another in its place."""
+    return node is not None and node.created == created
