@@ -28,6 +28,10 @@ class StateError(PipelineError):
     """The checkpoint or a table belongs to someone else, is in use, or no longer fits the pipeline."""
 
 
+class ExactlyOnceRefused(PipelineError):
+    """The exactly-once sink cannot promise that a micro-batch is written once, and so does not write it."""
+
+
 class RunFailed(PipelineError):
     """A pipeline that had started cannot go on."""
 

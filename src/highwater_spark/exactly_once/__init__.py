@@ -1,0 +1,5 @@
+"""Exactly once from Spark to topics of any Kafka: `ExactlyOnceSink`."""
+
+from highwater_spark.exactly_once.sink import Delivered, ExactlyOnceSink, Step
+
+__all__ = ["Delivered", "ExactlyOnceSink", "Step"]
