@@ -92,16 +92,19 @@ class Sender:
             trouble = self._receive(address) or trouble
         if trouble is None:
             self._patience = Patience(self._brokers.patience_seconds)
-        else:
-            self._patience.wait(trouble)
-            self._leaders = {}
+            return
+        # Leaders are looked up anew only when nothing is under way: a batch must not reach the new leader of its
+        # partition before those ahead of it have come back from the old one.
+        while self._under_way:
+            for address in list(self._under_way):
+                self._receive(address)
+        self._patience.wait(trouble)
+        self._leaders = {}
 
     def _fill(self) -> list[Address]:
         """Fill the pipeline of each leader; return those with something under way."""
-        for target in self._waiting:
-            if target not in self._leaders:
-                self._find_leaders()
-                break
+        if not self._under_way and any(target not in self._leaders for target in self._waiting):
+            self._find_leaders()
         for address in {self._leaders[target] for target in self._waiting if target in self._leaders}:
             pipeline = self._under_way.setdefault(address, deque())
             while len(pipeline) < MOST_UNDER_WAY and (batches := self._next_request(address)):
@@ -120,7 +123,7 @@ class Sender:
         except Disconnected as error:
             self._patience.wait(str(error))
         leaderless = [target for target in self._waiting if target not in self._leaders]
-        if leaderless and not self._under_way:
+        if leaderless:
             self._patience.wait(f"{leaderless[0].topic}-{leaderless[0].partition} has no leader")
 
     def _next_request(self, leader: Address) -> list[SentBatch]:
