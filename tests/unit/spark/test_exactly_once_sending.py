@@ -1,5 +1,6 @@
 """Whatever happens to requests and answers, a partition holds each batch once and in order."""
 
+import time
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -17,7 +18,6 @@ from highwater.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from highwater_spark.errors import BrokerAway, ClusterError
-from highwater_spark.exactly_once import patience
 from highwater_spark.exactly_once.brokers import Brokers, Layout, Target
 from highwater_spark.exactly_once.connection import Address, Disconnected
 from highwater_spark.exactly_once.sending import Sender, SendFailed
@@ -30,7 +30,7 @@ KEPT_BATCHES = 5
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience.time, "sleep", lambda _: None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
 
 
 @dataclass
