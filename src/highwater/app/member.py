@@ -8,17 +8,22 @@ from typing import TYPE_CHECKING, Final
 from highwater.broker.cluster import registration
 from highwater.broker.config_news import ConfigNews, leave_note
 from highwater.broker.controller_driver import ControllerDriver
+from highwater.broker.marker_router import MarkerRouter
 from highwater.broker.membership import Membership
+from highwater.broker.peers import Peers
+from highwater.broker.remote_coordinators import RemoteCoordinators
 from highwater.broker.roles import Roles
 from highwater.broker.serve_cluster import ServeByController
-from highwater.config.settings import node
+from highwater.config.settings import network, node
 from highwater.model.errors import KafkaError
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
     from collections.abc import Callable, Sequence
 
     from highwater.broker.cluster import Cluster
     from highwater.broker.config_admin import ConfigAdmin
+    from highwater.broker.marker_sender import Writer
     from highwater.broker.replicas import Replicas
     from highwater.broker.topics import Topics
     from highwater.config.broker_config import BrokerConfig
@@ -35,6 +40,7 @@ class Member:
 
     def __init__(
         self,
+        loop: AbstractEventLoop,
         broker_id: BrokerId,
         config: BrokerConfig,
         endpoints: Sequence[Endpoint],
@@ -45,8 +51,12 @@ class Member:
         replicas: Replicas,
         now_ms: Callable[[], int],
     ) -> None:
+        self._loop = loop
+        self._broker_id = broker_id
         self._store = store
         self._config = config
+        self._cluster = cluster
+        self._topics = topics
         listener = config.inter_broker_endpoint.name
         self.roles = Roles(broker_id, config, store=store, cluster=cluster, topics=topics, replicas=replicas)
         self.driver = ControllerDriver(broker_id, config, store=store, roles=self.roles, listener=listener)
@@ -63,6 +73,23 @@ class Member:
             now_ms=now_ms,
         )
         self._config_news: ConfigNews | None = None
+        self.coordinators = RemoteCoordinators(loop, broker_id, self._peers("transactions"))
+        self._markers: MarkerRouter | None = None
+
+    def route_markers(self, here: Writer) -> MarkerRouter:
+        """Return who brings markers to every broker; those for this one are written by `here`."""
+        self._markers = MarkerRouter(
+            self._loop, self._broker_id, here=here, topics=self._topics, peers=self._peers("markers")
+        )
+        return self._markers
+
+    def _peers(self, purpose: str) -> Peers:
+        return Peers(
+            self._cluster,
+            listener=self._config.inter_broker_endpoint.name,
+            client_id=f"broker-{self._broker_id}-{purpose}",
+            timeout_s=self._config[network.REQUEST_TIMEOUT_MS] / 1000,
+        )
 
     async def announce(self, entity_path: str) -> None:
         """Tell the other brokers whose configs were written."""
@@ -84,3 +111,6 @@ class Member:
         if self._config_news is not None:
             await self._config_news.close()
         await self._membership.leave(moves_leaders=self._config[node.CONTROLLED_SHUTDOWN_ENABLE])
+        self.coordinators.close()
+        if self._markers is not None:
+            self._markers.close()

@@ -282,6 +282,7 @@ class Node:
             from highwater.app.member import Member
 
             self._member = Member(
+                loop,
                 self.broker_id,
                 config,
                 self._endpoints,
@@ -332,7 +333,7 @@ class Node:
             config,
             appends=appends,
             topics=topics,
-            markers=markers,
+            markers=markers if member is None else member.route_markers(markers),
             wall_ms=now_ms,
             metrics=TransactionMetrics(self._registry),
         )
@@ -381,7 +382,13 @@ class Node:
             ),
             groups=groups,
             transactions=transactions,
-            transaction_gate=TransactionGate(transactions, config),
+            transaction_gate=TransactionGate(
+                loop,
+                transactions,
+                config,
+                partitions=partitions,
+                elsewhere=None if member is None else member.coordinators,
+            ),
             markers=markers,
             fetch_max_bytes=config[network.FETCH_MAX_BYTES],
             partition_admin=PartitionAdmin(topics, None if member is None else member.driver),

@@ -126,6 +126,8 @@ class Journal:
         self._flights: deque[_Flight] = deque()
         self._flush_handle: Handle | None = None
         self._is_closed = False
+        # What a new leader finds in its log may not be committed yet; until it is, nobody is told of it.
+        self._take_off(_Flight(self, []), Offset(partition.log.log_end_offset))
 
     @property
     def max_batch_bytes(self) -> int:

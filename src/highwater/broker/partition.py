@@ -40,7 +40,10 @@ class DataWaiter(Protocol):
 
 
 class CommitWaiter(Protocol):
-    """A produce that waits for the high watermark, or for the disk."""
+    """A produce that waits for the high watermark, or for the disk.
+
+    It is told in the midst of a follower's fetch, which goes on afterwards: it may answer somebody, but not append.
+    """
 
     def committed(self) -> None:
         """Everything that was waited for in this partition is committed."""

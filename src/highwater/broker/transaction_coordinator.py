@@ -14,6 +14,7 @@ from highwater.broker.transaction_shard import LoadedTransactions
 from highwater.config.settings import transactions as settings
 from highwater.metrics import declared
 from highwater.model.coordinator_partition import partition_for
+from highwater.model.ids import NO_BROKER
 from highwater.transactions.shard import TransactionSettings, TransactionShard
 from highwater.transactions.states import State
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from highwater.broker.transaction_metrics import TransactionMetrics
     from highwater.config.broker_config import BrokerConfig
     from highwater.metrics.registry import Registry, Sample
+    from highwater.model.ids import BrokerId
 
 
 class TransactionCoordinator:
@@ -69,6 +71,11 @@ class TransactionCoordinator:
     def shard_of(self, transactional_id: str) -> LoadedTransactions:
         """Return where the id is, or raise what its producer should do instead of asking us."""
         return self._shards.at(self.partition_of(transactional_id))
+
+    def leader_for(self, transactional_id: str) -> BrokerId:
+        """Return which broker coordinates the id as far as this one knows; -1 while nobody does."""
+        topic = self._topics.get(TRANSACTIONS_TOPIC)
+        return NO_BROKER if topic is None else topic.partitions[self.partition_of(transactional_id)].leader
 
     def shards(self) -> Iterator[LoadedTransactions]:
         """Return every loaded shard."""

@@ -6,22 +6,29 @@ who reads committed records would get past it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from highwater.config.settings.transactions import TRANSACTION_PARTITION_VERIFICATION_ENABLE
 from highwater.model.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
     from collections.abc import Callable, Sequence
 
     from highwater.broker.partition import Partition
+    from highwater.broker.partitions import Partitions
+    from highwater.broker.remote_coordinators import RemoteCoordinators
     from highwater.broker.transaction_coordinator import TransactionCoordinator
     from highwater.config.broker_config import BrokerConfig
     from highwater.model.ids import TopicPartition
+    from highwater.storage.producer_state import ProducerState
     from highwater.transactions.transaction import Producer
 
-RAISES_EPOCH_VERSION = 2
+RAISES_EPOCH_VERSION: Final = 2
 """The `transaction.version` from which partitions are added by the write itself."""
+
+
+_ENDED_MEANWHILE: Final = ErrorCode.TRANSACTION_ABORTABLE
 
 
 class Entry(NamedTuple):
@@ -35,18 +42,36 @@ class Entry(NamedTuple):
 
 
 class TransactionGate:
-    """Asks the coordinator."""
+    """Asks the coordinator, on this broker or on another one."""
 
-    def __init__(self, coordinator: TransactionCoordinator, config: BrokerConfig) -> None:
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        coordinator: TransactionCoordinator,
+        config: BrokerConfig,
+        *,
+        partitions: Partitions,
+        elsewhere: RemoteCoordinators | None,
+    ) -> None:
+        """`elsewhere` is None in a cluster of one."""
+        self._loop = loop
         self._coordinator = coordinator
         self._config = config
+        self._partitions = partitions
+        self._elsewhere = elsewhere
+        self._late = 0
+        """How many wait for a coordinator's log on this broker: whoever comes now is told after them."""
 
     def is_open(self, partition: Partition, producer: Producer, *, adds: bool) -> bool:
         """Whether nobody needs to be asked: the transaction has written here, or checks are switched off."""
+        return self._has_written(partition, producer) or (
+            not adds and not self._config[TRANSACTION_PARTITION_VERIFICATION_ENABLE]
+        )
+
+    @staticmethod
+    def _has_written(partition: Partition, producer: Producer) -> bool:
         state = partition.log.producers.get(producer.id)
-        if state is not None and state.has_open_transaction and state.epoch == producer.epoch:
-            return True
-        return not adds and not self._config[TRANSACTION_PARTITION_VERIFICATION_ENABLE]
+        return state is not None and state.has_open_transaction and state.epoch == producer.epoch
 
     def enter(self, entry: Entry, tell: Callable[[list[ErrorCode]], None]) -> None:
         """Tell for each partition whether it may be written to: at once, or when the coordinator's log says so."""
@@ -57,7 +82,10 @@ class TransactionGate:
                     entry.transactional_id, entry.producer, entry.partitions, client_version=RAISES_EPOCH_VERSION
                 )
         except KafkaError as error:
-            tell([error.code] * len(entry.partitions))
+            if error.code is ErrorCode.NOT_COORDINATOR and self._elsewhere is not None:
+                self._ask(self._elsewhere, entry, tell)
+            else:
+                tell([error.code] * len(entry.partitions))
             return
 
         def committed(error: KafkaError | None) -> None:
@@ -69,4 +97,47 @@ class TransactionGate:
                 codes = [refusal.code] * len(entry.partitions)
             tell(codes)
 
-        shard.journal.when_committed(committed)
+        def committed_late(error: KafkaError | None) -> None:
+            self._late -= 1
+            committed(error)
+
+        if shard.journal.is_busy or self._late:
+            self._late += 1
+            # Whoever is let in appends, and that must not happen while the journal tells of a commit.
+            shard.journal.when_committed(lambda error: self._soon(committed_late, error))
+        else:
+            committed(None)
+
+    def _soon(self, step: Callable[[KafkaError | None], None], error: KafkaError | None) -> None:
+        self._loop.call_soon(step, error)
+
+    # Another broker's word ------------------------------------------------------------------------------------------
+
+    def _ask(self, elsewhere: RemoteCoordinators, entry: Entry, tell: Callable[[list[ErrorCode]], None]) -> None:
+        before = [self._state(name, entry.producer) for name in entry.partitions]
+
+        def told(codes: list[ErrorCode]) -> None:
+            tell(
+                [
+                    code or self._still_open(name, entry.producer, known)
+                    for name, known, code in zip(entry.partitions, before, codes, strict=True)
+                ]
+            )
+
+        elsewhere.ask(self._coordinator.leader_for(entry.transactional_id), entry, told)
+
+    def _state(self, name: TopicPartition, producer: Producer) -> ProducerState | None:
+        partition = self._partitions.get(*name)
+        return None if partition is None else partition.log.producers.get(producer.id)
+
+    def _still_open(self, name: TopicPartition, producer: Producer, before: ProducerState | None) -> ErrorCode:
+        """Refuse when the transaction may have ended here while the coordinator's answer was on its way.
+
+        Its end is a marker, and a marker replaces what the partition knows of the producer.
+        """
+        try:
+            partition = self._partitions.leader_of(*name)
+        except KafkaError as error:
+            return error.code
+        is_unchanged = partition.log.producers.get(producer.id) is before
+        return ErrorCode.NONE if is_unchanged or self._has_written(partition, producer) else _ENDED_MEANWHILE

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 events = EventLog("transactions")
 
 LOOK_AGAIN_S: Final = 0.5
+METADATA_PATIENCE_S: Final = 5.0
+"""A broker that has just become the coordinator may not have been told of the newest topics yet."""
 
 
 class LoadedTransactions:
@@ -62,7 +64,7 @@ class LoadedTransactions:
     def start(self) -> None:
         """Go on with what was decided before: it completes, whatever died in between."""
         for prepared in list(timeouts.prepared(self.core)):
-            self._finish(prepared)
+            self._finish(prepared, patience_s=METADATA_PATIENCE_S)
 
     def stop(self, error: KafkaError) -> None:
         """Let go of the transactions: whoever waits gets `error`, and looks for the new coordinator."""
@@ -134,14 +136,21 @@ class LoadedTransactions:
         self.core.apply(transaction.transactional_id, transaction)
         self.journal.write([records.encode(transaction.transactional_id, transaction)])
 
-    def _finish(self, prepared: Transaction) -> None:
+    def _finish(self, prepared: Transaction, patience_s: float = 0.0) -> None:
         if not self._stopped:
-            self.journal.when_committed(partial(self._send_markers, prepared))
+            send = partial(self._send_markers, prepared, patience_s)
+            self.journal.when_committed(partial(self._soon, send))
 
-    def _send_markers(self, prepared: Transaction, error: KafkaError | None) -> None:
+    def _soon(self, step: Callable[[KafkaError | None], None], error: KafkaError | None) -> None:
+        """Take a step that appends: not while the journal tells of a commit."""
+        self._loop.call_soon(step, error)
+
+    def _send_markers(self, prepared: Transaction, patience_s: float, error: KafkaError | None) -> None:
+        if self._stopped:
+            return
         if error is not None:
-            # The write failed, and then we are stopped; or replicas are slow, and the record stands.
-            self._loop.call_later(LOOK_AGAIN_S, self._finish, prepared)
+            # Replicas are slow, and the record stands.
+            self._loop.call_later(LOOK_AGAIN_S, self._finish, prepared, patience_s)
             return
         end = TransactionEnd(
             prepared.producer.id,
@@ -155,6 +164,7 @@ class LoadedTransactions:
             loop=self._loop,
             topics=self._topics,
             writer=self._markers,
+            patience_s=patience_s,
             done=partial(self._complete, prepared),
         )
         sender.start()

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from highwater.config.setting import Setting
-from highwater.config.settings import compaction, groups, log, network, replication, security
+from highwater.config.settings import compaction, groups, log, replication, security
 
 _ONE_BROKER: Final = "this release runs one broker, with one replica of each partition"
 _PLAINTEXT_ONLY: Final = "connections are neither encrypted nor authenticated yet"
@@ -18,7 +18,6 @@ _NO_QUOTAS: Final = "there are no quotas yet"
 
 NOT_YET: Final[Mapping[Setting[Any], str]] = MappingProxyType(
     {
-        network.REQUEST_TIMEOUT_MS: _ONE_BROKER,
         log.LOG_PREALLOCATE: "segments grow as they are written",
         compaction.LOG_CLEANER_IO_BUFFER_SIZE: "compaction reads and writes a megabyte at a time",
         replication.REPLICA_SOCKET_RECEIVE_BUFFER_BYTES: _ONE_BROKER,

@@ -77,10 +77,11 @@ def _decide(context: RequestContext, asked: AddPartitionsToTxnTransaction, journ
     """Return an error for each partition."""
     names = _names(asked)
     try:
-        context.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, asked.transactional_id)
-        errors = {name: _check(context, name) for name in names}
-        if any(errors.values()):
-            return {name: error or ErrorCode.OPERATION_NOT_ATTEMPTED for name, error in errors.items()}
+        if context.version < BY_BROKERS_FROM:  # A broker that asks has checked its client, and leads the partitions.
+            context.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, asked.transactional_id)
+            errors = {name: _check(context, name) for name in names}
+            if any(errors.values()):
+                return {name: error or ErrorCode.OPERATION_NOT_ATTEMPTED for name, error in errors.items()}
         shard = context.broker.transactions.shard_of(asked.transactional_id)
         journals.append(shard.journal)
         producer = Producer(ProducerId(asked.producer_id), asked.producer_epoch)

@@ -1,0 +1,331 @@
+"""Transactions over several brokers: all or nothing whoever dies, nothing aborted is read, nothing hangs for ever."""
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from typing import Any, TypeAlias
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from highwater.model.coordinator_partition import partition_for
+from highwater.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from highwater.testing.cluster import ClusterProcesses
+from highwater.testing.waiting import PATIENCE_SECONDS, wait_until
+from highwater.testing.wire import WireClient
+
+PARTITIONS = 3
+STATE_PARTITIONS = 6
+Look: TypeAlias = Callable[[ClusterProcesses], Any]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ClusterProcesses]:
+    settings = {
+        "zookeeper.session.timeout.ms": 4_000,
+        "min.insync.replicas": 2,
+        "offsets.topic.num.partitions": 3,
+        "transaction.state.log.num.partitions": STATE_PARTITIONS,
+        "transaction.state.log.min.isr": 1,
+        "transaction.state.log.segment.bytes": 1_000_000,
+    }
+    with ClusterProcesses(3, settings) as running:
+        yield running
+
+
+@pytest.fixture
+def view(cluster: ClusterProcesses, look: Look) -> Any:
+    return look(cluster)
+
+
+@pytest.fixture
+def topic(view: Any) -> str:
+    name = f"ledger-{uuid.uuid4().hex[:8]}"
+    view.create(name, PARTITIONS, 3)
+    return name
+
+
+@pytest.fixture
+def transactional(cluster: ClusterProcesses) -> Callable[[str], Producer]:
+    """Make the producer of a transactional id, ready to begin."""
+
+    def make(transactional_id: str) -> Producer:
+        producer = Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "transactional.id": transactional_id,
+                "linger.ms": 0,
+                "reconnect.backoff.max.ms": 200,
+                "log_level": 0,
+            }
+        )
+        until_done(producer.init_transactions)
+        return producer
+
+    return make
+
+
+@pytest.fixture
+def reader(cluster: ClusterProcesses) -> Iterator[Callable[..., Consumer]]:
+    """Make consumers that read committed records only."""
+    with ExitStack() as made:
+
+        def make(*, group: str = "unused", isolation: str = "read_committed") -> Consumer:
+            config = {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "group.id": group,
+                "enable.auto.commit": False,
+                "isolation.level": isolation,
+                "enable.partition.eof": True,
+                "log_level": 0,
+            }
+            return made.enter_context(closing(Consumer(config)))
+
+        yield make
+
+
+def until_done(step: Callable[[float], None]) -> None:
+    """Take a step as often as librdkafka says that it may be taken again."""
+    while True:
+        try:
+            step(PATIENCE_SECONDS)
+        except KafkaException as failure:
+            if not failure.args[0].retriable():
+                raise
+        else:
+            return
+
+
+def values(consumer: Consumer, topic: str, partition: int) -> list[str]:
+    """Everything up to the end of a partition."""
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    found: list[str] = []
+    while True:
+        record = consumer.poll(PATIENCE_SECONDS)
+        assert record is not None, "neither a record nor the end"
+        error = record.error()
+        if error is None:
+            value = record.value()
+            assert value is not None
+            found.append(value.decode())
+        elif error.code() == KafkaError._PARTITION_EOF:
+            return found
+
+
+def is_stable(reader: Callable[..., Consumer], topic: str, partition: int = 0) -> bool:
+    """Whether readers of committed records see as far as all others."""
+    place = TopicPartition(topic, partition)
+    return reader().get_watermark_offsets(place, PATIENCE_SECONDS) == reader(
+        isolation="read_uncommitted"
+    ).get_watermark_offsets(place, PATIENCE_SECONDS)
+
+
+def coordinator(view: Any, transactional_id: str) -> int:
+    return int(view.leaders("__transaction_state")[partition_for(transactional_id, STATE_PARTITIONS)])
+
+
+def state_of(cluster: ClusterProcesses, view: Any, transactional_id: str) -> str:
+    """Where a transaction is, as its coordinator says; an error's number while nobody can say."""
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    broker = cluster.brokers[coordinator(view, transactional_id)]
+    with WireClient(broker.bootstrap_servers) as client:
+        (found,) = client.call(request, DescribeTransactionsResponse, 0).transaction_states
+    return found.transaction_state if not found.error_code else str(found.error_code)
+
+
+def all_in_sync(view: Any, *topics: str) -> bool:
+    return all(
+        len(partition.isrs) == len(partition.replicas)
+        for topic in topics
+        for partition in view.topic(topic).partitions.values()
+    )
+
+
+def killed(cluster: ClusterProcesses, view: Any, victim: int) -> None:
+    """Kill a broker and wait until all that has several replicas is led by others."""
+    cluster.brokers[victim].kill()
+    wait_until(
+        lambda: (
+            victim not in view.leaders("__transaction_state").values()
+            and -1 not in view.leaders("__transaction_state").values()
+        ),
+        "others coordinate",
+    )
+
+
+class Writer:
+    """Writes one number to every partition and commits it as an offset, in one transaction after another."""
+
+    def __init__(self, make: Callable[[str], Producer], consumer: Consumer, topic: str) -> None:
+        self._make = make
+        self._consumer = consumer
+        self._topic = topic
+        self.committed: list[int] = []
+        self.unknown: set[int] = set()
+        self.failure: BaseException | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            producer = self._make("ledger")
+            number = 0
+            while not self._stop.is_set():
+                try:
+                    self._transaction(producer, number)
+                except KafkaException as failure:
+                    error: KafkaError = failure.args[0]
+                    if error.fatal():
+                        self.unknown.add(number)
+                        producer = self._make("ledger")
+                    else:
+                        assert error.txn_requires_abort(), error
+                        until_done(producer.abort_transaction)
+                number += 1
+        except BaseException as failure:  # noqa: BLE001 - the test's own thread raises it
+            self.failure = failure
+
+    def _transaction(self, producer: Producer, number: int) -> None:
+        producer.begin_transaction()
+        for partition in range(PARTITIONS):
+            producer.produce(self._topic, str(number).encode(), partition=partition)
+        offsets = [TopicPartition(self._topic, 0, number + 1)]
+        metadata = self._consumer.consumer_group_metadata()
+        until_done(lambda patience: producer.send_offsets_to_transaction(offsets, metadata, patience))
+        if number % 4 == 3:
+            until_done(producer.abort_transaction)
+        else:
+            until_done(producer.commit_transaction)
+            self.committed.append(number)
+
+    def go_on(self) -> None:
+        """Wait until more is committed."""
+        enough = len(self.committed) + 10
+        wait_until(lambda: self.failure is not None or len(self.committed) >= enough, "more is committed")
+        self.check()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.check()
+
+    def check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+
+def test_all_or_nothing_while_coordinators_and_leaders_are_killed(
+    cluster: ClusterProcesses,
+    view: Any,
+    topic: str,
+    transactional: Callable[[str], Producer],
+    reader: Callable[..., Consumer],
+) -> None:
+    groups = reader(group="ledger")
+    writer = Writer(transactional, groups, topic)
+    try:
+        writer.go_on()
+        for pick in (
+            lambda: coordinator(view, "ledger"),
+            lambda: view.leaders("__consumer_offsets")[partition_for("ledger", 3)],
+        ):
+            victim = pick()
+            cluster.brokers[victim].kill()
+            writer.go_on()
+            cluster.brokers[victim].start()
+            wait_until(lambda: all_in_sync(view, topic, "__transaction_state", "__consumer_offsets"), "all are in sync")
+            writer.go_on()
+    finally:
+        writer.stop()
+    transactional("ledger")  # What a fatal error has left open is aborted.
+    found = [[int(text) for text in values(reader(), topic, partition)] for partition in range(PARTITIONS)]
+    assert found[0] == found[1] == found[2]
+    assert [number for number in found[0] if number not in writer.unknown] == writer.committed
+    assert len(set(found[0])) == len(found[0])
+    (position,) = groups.committed([TopicPartition(topic, 0)], PATIENCE_SECONDS)
+    assert position.offset == found[0][-1] + 1
+    wait_until(lambda: all(is_stable(reader, topic, index) for index in range(PARTITIONS)), "nothing is held back")
+
+
+def test_a_coordinator_may_die_during_or_after_a_transaction_and_the_same_producer_goes_on(
+    cluster: ClusterProcesses,
+    view: Any,
+    topic: str,
+    transactional: Callable[[str], Producer],
+    reader: Callable[..., Consumer],
+) -> None:
+    producer = transactional("survivor")
+
+    def coordinator_dies() -> None:
+        victim = coordinator(view, "survivor")
+        killed(cluster, view, victim)
+        cluster.brokers[victim].start()
+        wait_until(lambda: all_in_sync(view, topic, "__transaction_state"), "all are in sync")
+
+    producer.begin_transaction()
+    for partition in range(PARTITIONS):
+        producer.produce(topic, b"first", partition=partition)
+    assert producer.flush(PATIENCE_SECONDS) == 0
+    coordinator_dies()  # Ongoing
+    until_done(producer.commit_transaction)
+    coordinator_dies()  # CompleteCommit
+    producer.begin_transaction()
+    producer.produce(topic, b"second", partition=0)
+    until_done(producer.abort_transaction)
+    for partition in range(PARTITIONS):
+        assert values(reader(), topic, partition) == ["first"]
+        assert is_stable(reader, topic, partition)
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_decided_transaction_is_completed_by_the_next_coordinator(
+    cluster: ClusterProcesses,
+    view: Any,
+    topic: str,
+    transactional: Callable[[str], Producer],
+    reader: Callable[..., Consumer],
+    commits: bool,  # noqa: FBT001 - pytest gives it by name
+) -> None:
+    """The leader of a partition is away when its marker comes, and the coordinator dies before it is back."""
+    name = f"decided-{commits}"
+    producer = transactional(name)
+    first, second = coordinator(view, name), None
+    lonely = f"lonely-{uuid.uuid4().hex[:8]}"
+    view.create(lonely, 3, 1, min_insync_replicas="1")
+    away, partition = next((led, index) for index, led in view.leaders(lonely).items() if led != first)
+    producer.begin_transaction()
+    producer.produce(lonely, b"here", partition=partition)
+    producer.produce(topic, b"there", partition=0)
+    assert producer.flush(PATIENCE_SECONDS) == 0
+    killed(cluster, view, away)
+    until_done(producer.commit_transaction if commits else producer.abort_transaction)
+    decided = "PrepareCommit" if commits else "PrepareAbort"
+    assert state_of(cluster, view, name) == decided
+    wait_until(lambda: is_stable(reader, topic), "the partition that has a leader has its marker")
+    killed(cluster, view, first)
+    second = coordinator(view, name)
+    assert second not in {first, away}
+    wait_until(lambda: state_of(cluster, view, name) == decided, "the next coordinator knows what was decided")
+    cluster.brokers[away].start()
+    complete = decided.replace("Prepare", "Complete")
+    wait_until(lambda: state_of(cluster, view, name) == complete, "every partition has its marker")
+    assert values(reader(), lonely, partition) == (["here"] if commits else [])
+    assert values(reader(), topic, 0) == (["there"] if commits else [])
+    assert is_stable(reader, lonely, partition)
+    cluster.brokers[first].start()
+    wait_until(lambda: all_in_sync(view, topic, "__transaction_state"), "all are in sync")
+
+
+def test_the_transaction_topic_is_made_as_the_settings_say(view: Any, transactional: Callable[[str], Producer]) -> None:
+    from confluent_kafka.admin import ConfigResource
+
+    transactional("anybody")
+    described = view.topic("__transaction_state").partitions
+    assert len(described) == STATE_PARTITIONS
+    assert {len(partition.replicas) for partition in described.values()} == {3}
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "__transaction_state")
+    (configs,) = (future.result(PATIENCE_SECONDS) for future in view.admin().describe_configs([resource]).values())
+    expected = {"cleanup.policy": "compact", "min.insync.replicas": "1", "segment.bytes": "1000000"}
+    assert {name: configs[name].value for name in expected} == expected
