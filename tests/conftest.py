@@ -3,11 +3,12 @@
 import asyncio
 import inspect
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from highwater.testing.java import JavaClients
 from highwater.testing.waiting import PATIENCE_SECONDS
 
 COROUTINE_TEST_SECONDS = 60
@@ -26,8 +27,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.fixture(scope="session")
 def java() -> Callable[..., str]:
     """Run one of Apache Kafka's command-line tools and return what it printed."""
-    jars = Path(__file__).parents[1] / ".tools" / "kafka"
-    assert any(jars.glob("kafka-tools-*.jar")), "Kafka's tools are missing: run `make setup`"
+    jars = _kafka_jars()
     start = ("java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", f"{jars}/*")
 
     def run(main_class: str, *arguments: str, stdin: str = "", fails: bool = False) -> str:
@@ -45,3 +45,16 @@ def java() -> Callable[..., str]:
         return done.stdout
 
     return run
+
+
+@pytest.fixture(scope="session")
+def java_clients() -> Iterator[JavaClients]:
+    """A JVM in which tests make as many Java clients as they like."""
+    with JavaClients(_kafka_jars()) as clients:
+        yield clients
+
+
+def _kafka_jars() -> Path:
+    jars = Path(__file__).parents[1] / ".tools" / "kafka"
+    assert any(jars.glob("kafka-tools-*.jar")), "Kafka's tools are missing: run `make setup`"
+    return jars

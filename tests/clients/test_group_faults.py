@@ -57,8 +57,8 @@ class Member:
 
 @pytest.fixture
 def broker(start_broker: BrokerFactory) -> BrokerProcess:
-    """A broker whose members of consumer groups report every second, and a topic for them to share."""
-    running = start_broker(group_consumer_heartbeat_interval_ms=1_000, group_consumer_min_heartbeat_interval_ms=1_000)
+    """A broker, and a topic for members to share."""
+    running = start_broker()
     make_topic(running)
     return running
 
@@ -167,8 +167,6 @@ def test_members_survive_a_broker_that_was_stopped_for_longer_than_their_session
     broker = start_broker(
         group_consumer_session_timeout_ms=3_000,
         group_consumer_min_session_timeout_ms=1_000,
-        group_consumer_heartbeat_interval_ms=500,
-        group_consumer_min_heartbeat_interval_ms=500,
     )
     bootstrap = broker.bootstrap_servers
     make_topic(broker)

@@ -5,10 +5,22 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from typing import Any
 
+import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.structs import OffsetAndMetadata
 
 from highwater.testing.waiting import PATIENCE_SECONDS, wait_until
+
+ASSIGNORS = [
+    RangePartitionAssignor,
+    RoundRobinPartitionAssignor,
+    StickyPartitionAssignor,
+    CooperativeStickyAssignor,
+]
 
 
 def test_a_group_goes_on_where_it_committed(bootstrap: str, topic: str) -> None:
@@ -33,13 +45,17 @@ def test_a_group_goes_on_where_it_committed(bootstrap: str, topic: str) -> None:
         assert group in str(admin.list_groups())
 
 
-def test_two_members_share_four_partitions(bootstrap: str, new_topic: Callable[..., str]) -> None:
+@pytest.mark.parametrize("assignor", ASSIGNORS, ids=lambda assignor: assignor.__name__)
+def test_two_members_share_four_partitions(bootstrap: str, new_topic: Callable[..., str], assignor: type) -> None:
     topic = new_topic(partitions=4)
+    settings = {
+        "bootstrap_servers": bootstrap,
+        "group_id": topic,
+        "partition_assignment_strategy": [assignor],
+        "heartbeat_interval_ms": 300,
+    }
     with ExitStack() as stack:
-        members = [
-            stack.enter_context(closing(KafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=topic)))
-            for _ in range(2)
-        ]
+        members = [stack.enter_context(closing(KafkaConsumer(topic, **settings))) for _ in range(2)]
         for consumer in members:  # a leader that knows no partitions yet gives out none, and looks again in minutes
             assert consumer.partitions_for_topic(topic) == {0, 1, 2, 3}
 

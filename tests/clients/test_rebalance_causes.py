@@ -33,8 +33,6 @@ def watched() -> Iterator[Watched]:
     settings = {
         "metrics.listener": address,
         "group.min.session.timeout.ms": 100,
-        "group.consumer.heartbeat.interval.ms": 500,
-        "group.consumer.min.heartbeat.interval.ms": 500,
     }
 
     def read(sample: str) -> float:

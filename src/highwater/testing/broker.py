@@ -28,6 +28,8 @@ _LOG_TAIL_LINES: Final = 20
 
 TEST_DEFAULTS: Final[Mapping[str, object]] = {
     "group.initial.rebalance.delay.ms": 0,  # a test's group is complete when it starts
+    "group.consumer.heartbeat.interval.ms": 500,  # members hear of a rebalance when they report
+    "group.consumer.min.heartbeat.interval.ms": 500,
 }
 
 
