@@ -38,7 +38,9 @@ class RememberedReplicas:
         leader_epoch: LeaderEpoch,
         replicas: tuple[BrokerId, ...],
         settings: TopicSettings,
+        is_new: bool,
     ) -> object:
+        del is_new
         assert len(topic_id) == 16
         assert leader_epoch == 0
         assert replicas == (0,)

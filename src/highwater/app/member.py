@@ -15,6 +15,7 @@ from highwater.broker.remote_coordinators import RemoteCoordinators
 from highwater.broker.roles import Roles
 from highwater.broker.serve_cluster import ServeByController
 from highwater.config.settings import network, node
+from highwater.coordination import paths, records
 from highwater.model.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -94,6 +95,10 @@ class Member:
     async def announce(self, entity_path: str) -> None:
         """Tell the other brokers whose configs were written."""
         await leave_note(self._store, entity_path)
+
+    async def log_dir_failed(self) -> None:
+        """Tell the controller that one of our disks has failed."""
+        await self._store.create(paths.LOG_DIR_EVENT, records.encode_log_dir_event(self._broker_id), sequence=True)
 
     async def join(self, config_admin: ConfigAdmin) -> None:
         """Register, and return once a controller has told us about the cluster."""

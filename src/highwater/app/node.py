@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from highwater.broker.changes import Changes
 from highwater.broker.cleaner import Cleaner
 from highwater.broker.cluster import find_cluster, join_alone
 from highwater.broker.config_admin import ConfigAdmin
+from highwater.broker.disk_watch import DiskWatch
 from highwater.broker.fetch_sessions import FetchSessions
 from highwater.broker.group_coordinator import GroupCoordinator
 from highwater.broker.group_metrics import GroupMetrics
@@ -38,7 +40,14 @@ from highwater.broker.upkeep import Upkeep
 from highwater.config.settings import network, node, replication
 from highwater.coordination.embedded import FILE_NAME, EmbeddedCoordination
 from highwater.coordination.port import StoreFailed
-from highwater.metrics.declared import COMPACTION_ROUNDS, LOG_FLUSHES, RECOMPRESSED_BATCHES, UNCLEANABLE_PARTITIONS
+from highwater.metrics.declared import (
+    COMPACTION_ROUNDS,
+    FULL_LOG_DIRS,
+    LOG_FLUSHES,
+    OFFLINE_LOG_DIRS,
+    RECOMPRESSED_BATCHES,
+    UNCLEANABLE_PARTITIONS,
+)
 from highwater.metrics.http import MetricsServer
 from highwater.metrics.process import LoopLag, watch_process
 from highwater.metrics.registry import Registry
@@ -53,6 +62,7 @@ from highwater.storage.log_dir_owner import Owner
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+    from collections.abc import Callable
 
     from highwater.app.member import Member
     from highwater.broker.cluster import Cluster
@@ -85,6 +95,9 @@ class Node:
         self._server = Server(loop, config, self._registry, world.new_acceptor)
         self._files = world.files
         self._log_dirs: list[LogDir] = []
+        self._first_to_stop = ExitStack()
+        self.on_all_log_dirs_failed: Callable[[], None] = lambda: None
+        """Called when there is no disk left to serve from."""
         self.partitions = Partitions()
         self._changes = Changes()
         self._store: Coordination | None = None
@@ -110,10 +123,10 @@ class Node:
         self._store = await self._open_store(self._owning_cluster())
         try:
             broker = await self._build(self._store)
+            for log_dir in self._log_dirs:
+                log_dir.serving()
         except KafkaError as error:
             raise CannotStart(str(error)) from error
-        for log_dir in self._log_dirs:
-            log_dir.serving()
         assert self._upkeep is not None
         self._upkeep.start()
         assert self._cleaner is not None
@@ -136,6 +149,7 @@ class Node:
         if self._member is not None:
             await self._member.leave()
         self._server.stop()
+        self._first_to_stop.close()
         self._recompression.close()
         self._loop_lag.stop()
         await self._metrics_server.close()
@@ -204,6 +218,8 @@ class Node:
             except StorageError as error:
                 self._log_dirs = log_dirs
                 raise CannotStart(str(error)) from error
+        if not any(log_dir.is_online for log_dir in log_dirs):
+            raise CannotStart(f"the disk of every log dir has failed: {log_dirs[0].health.failure}")
         return log_dirs
 
     def _owning_cluster(self) -> str | None:
@@ -214,7 +230,7 @@ class Node:
 
     @property
     def _folders(self) -> list[Path]:
-        return [log_dir.path for log_dir in self._log_dirs]
+        return [log_dir.path for log_dir in self._log_dirs if log_dir.is_online]
 
     async def _open_store(self, owning_cluster: str | None) -> Coordination:
         try:
@@ -228,6 +244,22 @@ class Node:
             return EmbeddedCoordination.open(path, self._executor)
         except StoreFailed as error:
             raise CannotStart(str(error)) from error
+
+    def _watch_disks(self, replicas: Replicas) -> None:
+        watch = DiskWatch(
+            self._loop,
+            self._executor,
+            self._config,
+            log_dirs=self._log_dirs,
+            appends=self._appends,
+            replicas=replicas,
+            tell_controller=None if self._member is None else self._member.log_dir_failed,
+            on_all_failed=self.on_all_log_dirs_failed,
+        )
+        self._registry.ask_one(OFFLINE_LOG_DIRS, lambda: watch.failed)
+        self._registry.ask_one(FULL_LOG_DIRS, lambda: watch.refusing)
+        watch.start()
+        self._first_to_stop.callback(watch.stop)
 
     async def _find_cluster(self, store: Coordination) -> Cluster:
         if self._config[node.ZOOKEEPER_CONNECT] is not None:
@@ -293,6 +325,7 @@ class Node:
                 now_ms=now_ms,
             )
         member = self._member
+        self._watch_disks(replicas)
         topic_store = TopicStore(store, config) if member is None else TopicStore(store, config, member.driver.fence)
         alone = ServeAlone(self.broker_id, topics=topics, store=topic_store, replicas=replicas)
         config_admin = ConfigAdmin(

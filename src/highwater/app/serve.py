@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from highwater.app.node import CannotStart, Node
+from highwater.app.world import World
 from highwater.config.broker_config import BrokerConfig
 from highwater.config.properties import ConfigError
 from highwater.model.log_events import EventLog, set_up_logging
@@ -34,7 +35,7 @@ class UsageError(Exception):
     """The command line makes no sense."""
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], world: World | None = None) -> int:
     """Run a broker until it is told to stop; return the process's exit code."""
     try:
         path, overrides, level = parse(arguments)
@@ -46,29 +47,38 @@ def main(arguments: Sequence[str]) -> int:
         config = BrokerConfig.load(path, overrides)
         for warning in config.warnings:
             print(f"warning: {warning}", file=sys.stderr)
-        return run(config)
+        return run(config, world)
     except (ConfigError, CannotStart) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 
 
-def run(config: BrokerConfig) -> int:
+def run(config: BrokerConfig, world: World | None = None) -> int:
     """Run a broker with these settings on an event loop of its own."""
     import uvloop
 
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.set_threshold(*GC_THRESHOLDS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(config))
+        return runner.run(_serve(config, world))
 
 
-async def _serve(config: BrokerConfig) -> int:
+async def _serve(config: BrokerConfig, world: World | None) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.set_exception_handler(_tell_loop_error)
-    node = Node(loop, config)
+    node = Node(loop, config, world)
+    exit_code = 0
+
+    def no_disk_left() -> None:
+        nonlocal exit_code
+        exit_code = 1
+        print("error: the disk of every log dir has failed", file=sys.stderr)
+        stop.set()
+
+    node.on_all_log_dirs_failed = no_disk_left
     try:
         await node.start()
         gc.collect()
@@ -77,7 +87,7 @@ async def _serve(config: BrokerConfig) -> int:
         await stop.wait()
     finally:
         await node.stop()
-    return 0
+    return exit_code
 
 
 def _tell_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ from highwater.controller.events import (
     Event,
     FinishDeletion,
     IsrNoticed,
+    LogDirsFailed,
     ReplicasFailed,
     ReplicasStopped,
     ShutdownAsked,
@@ -93,6 +94,7 @@ class ControllerDriver:
             office.stop_watching += [
                 self._coordination.watch_children(paths.BROKERS, self._brokers_may_have_changed),
                 self._coordination.watch_children(paths.ISR_CHANGES, self._leaders_gave_notice),
+                self._coordination.watch_children(paths.LOG_DIR_EVENTS, self._a_log_dir_may_have_failed),
             ]
             self._office = office
             try:
@@ -107,6 +109,7 @@ class ControllerDriver:
                 raise
         events.info("controller_elected", broker=self._broker_id, epoch=epoch)
         self._spawn(self._look_at_notices())
+        self._spawn(self._look_at_log_dirs())
         if self._config[replication.AUTO_LEADER_REBALANCE_ENABLE]:
             office.balancing = self._spawn(self._balance_now_and_then(office))
 
@@ -252,6 +255,23 @@ class ControllerDriver:
 
     def _leaders_gave_notice(self) -> None:
         self._spawn(self._look_at_notices())
+
+    def _a_log_dir_may_have_failed(self) -> None:
+        self._spawn(self._look_at_log_dirs())
+
+    async def _look_at_log_dirs(self) -> None:
+        async with self._turn:
+            office = self._office
+            if office is None or office.news is None:
+                return
+            try:
+                notices, brokers = await office.store.log_dir_events()
+                if brokers:
+                    events.warning("log_dirs_failed", brokers=",".join(map(str, sorted(brokers))))
+                    await self._carry_out(office, office.core.step(LogDirsFailed(brokers)))
+                await office.store.forget(notices)
+            except (CoordinationError, Deposed) as error:
+                self._step_down(office, error)
 
     async def _look_at_brokers(self) -> None:
         async with self._turn:

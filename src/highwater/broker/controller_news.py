@@ -146,7 +146,7 @@ class ControllerNews:
             replicas=list(assignment.replicas),
             adding_replicas=list(assignment.adding),
             removing_replicas=list(assignment.removing),
-            is_new=broker in assignment.adding,
+            is_new=broker in assignment.adding or partition.version == 0,
         )
 
     def _partition(self, topic: str, index: int) -> UpdateMetadataPartitionState:

@@ -98,6 +98,15 @@ class ControllerStore:
         }
         return found, frozenset(named)
 
+    async def log_dir_events(self) -> tuple[list[str], frozenset[BrokerId]]:
+        """Return the notices of log dirs that failed, and the brokers that they are of."""
+        found = [f"{paths.LOG_DIR_EVENTS}/{name}" for name in await self._store.children(paths.LOG_DIR_EVENTS)]
+        nodes = await self._store.read_many(found)
+        pairs = zip(found, nodes, strict=True)
+        return found, frozenset(
+            records.decode_log_dir_event(path, node.data) for path, node in pairs if node is not None
+        )
+
     async def _states_of(self, topics: Mapping[str, TopicRecord]) -> dict[TopicPartition, tuple[Leadership, int]]:
         """Return the state of every partition of these topics; those that are missing are written."""
         first = {

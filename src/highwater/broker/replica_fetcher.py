@@ -260,10 +260,11 @@ class ReplicaFetcher:
                 events.info("truncated", partition=partition.name, epoch=diverging.epoch, end=end)
             else:
                 self._append(partition, data)
-        except StorageError as error:
-            self._disk.fail(partition, str(error))
         except KafkaError as error:
-            events.info("partition_not_fetched", partition=partition.name, code=error.code.name, reason=str(error))
+            if isinstance(error, StorageError) and not partition.log.takes_writes:
+                self._disk.fail(partition, str(error))
+                return
+            events.warning("partition_not_fetched", partition=partition.name, code=error.code.name, reason=str(error))
             followed.pause_s = min(max(2 * followed.pause_s, FIRST_PAUSE_S), self._settings.longest_pause_s)
             followed.resume_at = self._loop.time() + followed.pause_s
         else:

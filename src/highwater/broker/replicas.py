@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from highwater.config.broker_config import BrokerConfig
     from highwater.config.topic_settings import TopicSettings
     from highwater.model.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
+    from highwater.storage.files import File
     from highwater.storage.log import Log
     from highwater.storage.log_config import LogConfig
     from highwater.storage.log_dir import LogDir
@@ -84,10 +85,11 @@ class Replicas:
         leader_epoch: LeaderEpoch,
         replicas: tuple[BrokerId, ...],
         settings: TopicSettings,
+        is_new: bool,
     ) -> Partition | None:
         """Lead a partition of which this broker has the only replica; None if its disk does not let us."""
         try:
-            partition = self._opened(name, topic_id, settings)
+            partition = self._opened(name, topic_id, settings, is_new=is_new)
         except StorageError:
             return None
         partition.lead(leader_epoch, replicas=replicas, isr=replicas, isr_version=0)
@@ -102,7 +104,7 @@ class Replicas:
         Raises StorageError when its log cannot be used. What waits in a partition that we keep leading goes on
         waiting.
         """
-        partition = self._opened(name, role.topic_id, settings)
+        partition = self._opened(name, role.topic_id, settings, is_new=role.is_new)
         self._fetchers.leave(name)
         try:
             partition.lead(role.leader_epoch, replicas=role.replicas, isr=role.isr, isr_version=role.state_version)
@@ -113,7 +115,7 @@ class Replicas:
 
     def become_follower(self, name: TopicPartition, role: PartitionRole, settings: TopicSettings) -> None:
         """Follow `role.leader` from `role.leader_epoch` on; with NO_BROKER, wait. Raises StorageError."""
-        partition = self._opened(name, role.topic_id, settings)
+        partition = self._opened(name, role.topic_id, settings, is_new=role.is_new)
         partition.follow(role.leader, role.leader_epoch, replicas=role.replicas)
         self._partitions.role_changed(partition)
         if role.leader == NO_BROKER:
@@ -139,15 +141,31 @@ class Replicas:
         partition.close()
         self._partitions.take_offline(partition.name, reason)
 
+    def take_offline(self, log_dir: LogDir) -> None:
+        """Serve nothing of a log dir whose disk has failed."""
+        for partition in self._partitions:
+            if partition.log.directory.parent == log_dir.path:
+                self.fail(partition, f"{partition.name} is in log dir {log_dir.path}, whose disk failed")
+
+    def is_served(self, name: TopicPartition) -> bool:
+        """Return whether we lead or follow a partition."""
+        return self._partitions.get(*name) is not None
+
+    def reading_failed(self, file: File, error: OSError) -> None:
+        """Take note that a segment cannot be read that is being sent to somebody."""
+        for partition in self._partitions:
+            if any(segment.is_in(file) for segment in partition.log.segments):
+                partition.log.health.noticed(error)
+
     # Coming and going -----------------------------------------------------------------------------------------------
 
-    def _opened(self, name: TopicPartition, topic_id: TopicId, settings: TopicSettings) -> Partition:
+    def _opened(self, name: TopicPartition, topic_id: TopicId, settings: TopicSettings, *, is_new: bool) -> Partition:
         """Return the partition, from its log or from a new one in the log dir that holds the fewest."""
         there = self._partitions.get(*name)
         if there is not None:
             return there
         try:
-            log = self._open_log(name, self.log_config(settings))
+            log = self._open_log(name, self.log_config(settings), is_new=is_new)
         except StorageError as error:
             events.error("partition_offline", partition=name, reason=str(error))
             self._partitions.take_offline(name, str(error))
@@ -201,11 +219,20 @@ class Replicas:
         """Return the log dir that a log lies in."""
         return next(log_dir for log_dir in self.log_dirs if log_dir.path == log.directory.parent)
 
-    def _open_log(self, name: TopicPartition, config: LogConfig) -> Log:
+    def _open_log(self, name: TopicPartition, config: LogConfig, *, is_new: bool) -> Log:
         holder = next((log_dir for log_dir in self.log_dirs if log_dir.holds(name)), None)
-        if holder is None:
-            holder = min(self.log_dirs, key=lambda log_dir: log_dir.partition_count)
-        log = holder.open_log(name, config, now_ms=self._now_ms())
+        log = (holder or self._place_for(name, is_new=is_new)).open_log(name, config, now_ms=self._now_ms())
         for note in log.report.notes:
             events.warning("log_repaired", partition=name, what=note)
         return log
+
+    def _place_for(self, name: TopicPartition, *, is_new: bool) -> LogDir:
+        """Return the log dir for a partition that is in none; but it may be in one that we could not read."""
+        unread = next((log_dir for log_dir in self.log_dirs if not log_dir.is_readable), None)
+        if unread is not None and not is_new:
+            raise StorageError(f"{name} may be in log dir {unread.path}, whose disk failed: {unread.health.failure}")
+        usable = [log_dir for log_dir in self.log_dirs if log_dir.is_online]
+        if not usable:
+            raise StorageError(f"there is no log dir left for {name}")
+        # One with little room only if all have.
+        return min(usable, key=lambda log_dir: (log_dir.health.refusal is not None, log_dir.partition_count))

@@ -65,6 +65,9 @@ class Replicas(Protocol):
     def become_follower(self, name: TopicPartition, role: PartitionRole, settings: TopicSettings) -> None:
         """Follow a partition's leader."""
 
+    def is_served(self, name: TopicPartition) -> bool:
+        """Return whether a partition is led or followed; its disk may have failed since we were told to."""
+
     def stop_replica(self, name: TopicPartition, *, delete: bool) -> None:
         """Neither lead nor follow."""
 
@@ -201,7 +204,7 @@ class Roles:
         if now is not None and now.topic_id == role.topic_id:
             if (role.leader_epoch, role.state_version) < (now.leader_epoch, now.state_version):
                 return ErrorCode.STALE_CONTROLLER_EPOCH
-            if role == now:
+            if role == now and self._replicas.is_served(name):
                 return ErrorCode.NONE
         try:
             if now is not None and now.topic_id != role.topic_id:

@@ -31,6 +31,7 @@ class LocalReplicas(Protocol):
         leader_epoch: LeaderEpoch,
         replicas: tuple[BrokerId, ...],
         settings: TopicSettings,
+        is_new: bool,
     ) -> object:
         """Serve a partition."""
 
@@ -55,7 +56,8 @@ class ServeAlone:
     async def start(self, controller_epoch: int) -> None:
         """Load every topic and serve its local partitions; then finish deletions that a restart interrupted."""
         for topic in await self._store.load(controller_epoch):
-            await self.created(topic)
+            self._topics.put(topic)
+            await self._serve(topic, range(len(topic.partitions)), are_new=False)
         for name in sorted(await self._store.to_be_deleted()):
             half_deleted = self._topics.get(name)
             if half_deleted is not None:
@@ -68,13 +70,13 @@ class ServeAlone:
     async def created(self, topic: Topic) -> None:
         """Serve a topic that was written down."""
         self._topics.put(topic)
-        await self._serve(topic, range(len(topic.partitions)))
+        await self._serve(topic, range(len(topic.partitions)), are_new=True)
 
     async def grown(self, topic: Topic, added: list[PartitionState]) -> None:
         """Serve further partitions of a topic."""
         before = len(topic.partitions)
         topic.partitions += added
-        await self._serve(topic, range(before, len(topic.partitions)))
+        await self._serve(topic, range(before, len(topic.partitions)), are_new=True)
         self._topics.changed(topic.name)
 
     async def deleted(self, topic: Topic) -> None:
@@ -89,7 +91,7 @@ class ServeAlone:
         """Refuse: there is nobody else."""
         raise KafkaError(f"{wanted.name} can be made here only", code=ErrorCode.NOT_CONTROLLER)
 
-    async def _serve(self, topic: Topic, indexes: Iterable[int]) -> None:
+    async def _serve(self, topic: Topic, indexes: Iterable[int], *, are_new: bool) -> None:
         for count, index in enumerate(self._local(topic, indexes), start=1):
             partition = topic.partitions[index]
             self._replicas.make(
@@ -98,6 +100,7 @@ class ServeAlone:
                 leader_epoch=partition.leader_epoch,
                 replicas=partition.replicas,
                 settings=topic.settings,
+                is_new=are_new,
             )
             await _give_way(count)
 

@@ -149,10 +149,16 @@ class Upkeep:
         async for partition in self._some_at_a_time():
             by_dir[partition.log.directory.parent][partition.name] = read(partition)
         for log_dir in self._replicas.log_dirs:
+            if not log_dir.is_online:
+                continue
             offsets = by_dir[log_dir.path]
             if self._written.get((log_dir.path, file_name)) != offsets:
-                await self._loop.run_in_executor(self._executor, log_dir.write_checkpoint, file_name, offsets)
-                self._written[log_dir.path, file_name] = offsets
+                try:
+                    await self._loop.run_in_executor(self._executor, log_dir.write_checkpoint, file_name, offsets)
+                except StorageError as error:
+                    events.error("checkpoint_not_written", reason=str(error))
+                else:
+                    self._written[log_dir.path, file_name] = offsets
 
     async def _some_at_a_time(self) -> AsyncIterator[Partition]:
         for number, partition in enumerate(self._partitions, start=1):

@@ -24,6 +24,7 @@ from highwater.controller.events import (
     Event,
     FinishDeletion,
     IsrNoticed,
+    LogDirsFailed,
     MovesAsked,
     PartitionsAdded,
     ReplicasFailed,
@@ -85,6 +86,11 @@ class Controller:
                 return [TellEverybody(frozenset(states)), *self._repair(states)]
             case ReplicasStopped(broker, partitions):
                 return self._stopped(broker, partitions)
+            case LogDirsFailed(brokers):
+                # What they cannot lead or follow any more they refuse, and that is how we learn it.
+                return [
+                    TellReplicas(broker, self.replicas_on(broker)) for broker in sorted(brokers & self.brokers.keys())
+                ]
             case ReplicasFailed(broker, partitions):
                 return self._failed(broker, partitions)
             case ShutdownAsked(broker):
@@ -161,7 +167,7 @@ class Controller:
             partition = self.find(name)
             if partition is not None:
                 partition.broken |= {broker}
-        return self._repair(partitions)
+        return [TellEverybody(partitions), *self._repair(partitions)]
 
     # Topics go ------------------------------------------------------------------------------------------------------
 

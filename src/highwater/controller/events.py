@@ -86,6 +86,13 @@ class ReplicasStopped:
 
 
 @dataclass(frozen=True, slots=True)
+class LogDirsFailed:
+    """Brokers say that a log dir of theirs has failed; which replicas were in it is to be found out."""
+
+    brokers: frozenset[BrokerId]
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicasFailed:
     """A broker is alive, and cannot serve its replicas of these partitions."""
 
@@ -139,6 +146,7 @@ Event: TypeAlias = (
     | StatesWritten
     | IsrNoticed
     | ReplicasStopped
+    | LogDirsFailed
     | ReplicasFailed
     | ShutdownAsked
     | ElectionAsked

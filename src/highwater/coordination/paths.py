@@ -20,6 +20,9 @@ CONFIG_CHANGE: Final = f"{CONFIG_CHANGES}/config_change_"
 ISR_CHANGES: Final = "/isr_change_notification"
 ISR_CHANGE: Final = f"{ISR_CHANGES}/isr_change_"
 """Followed by a number: partitions whose leader has changed who is in sync."""
+LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
+LOG_DIR_EVENT: Final = f"{LOG_DIR_EVENTS}/log_dir_event_"
+"""Followed by a number: a broker one of whose log dirs has failed."""
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 
 ROOTS: Final = (
@@ -32,6 +35,7 @@ ROOTS: Final = (
     GROUP_CONFIGS,
     CONFIG_CHANGES,
     ISR_CHANGES,
+    LOG_DIR_EVENTS,
 )
 """What must be there before anything else can be."""
 

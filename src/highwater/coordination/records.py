@@ -199,6 +199,17 @@ def decode_isr_change(path: str, data: bytes) -> list[TopicPartition]:
         return [TopicPartition(str(name["topic"]), int(name["partition"])) for name in json.loads(data)["partitions"]]
 
 
+def encode_log_dir_event(broker_id: BrokerId) -> bytes:
+    """Return the data of `/log_dir_event_notification/log_dir_event_<n>`; 1 stands for a log dir that failed."""
+    return _json({"version": 1, "broker": broker_id, "event": 1})
+
+
+def decode_log_dir_event(path: str, data: bytes) -> BrokerId:
+    """Read the data of `/log_dir_event_notification/log_dir_event_<n>`."""
+    with _reading(path):
+        return BrokerId(int(json.loads(data)["broker"]))
+
+
 def encode_config_change(entity_path: str) -> bytes:
     """Return the data of `/config/changes/config_change_<n>`; the entity is like `topics/orders`."""
     return _json({"version": 2, "entity_path": entity_path})

@@ -140,6 +140,18 @@ OFFLINE_PARTITIONS: Final = Metric(
     "Partitions of this broker whose log dir has failed.",
 )
 
+OFFLINE_LOG_DIRS: Final = Metric(
+    "highwater_offline_log_dirs",
+    Kind.GAUGE,
+    "Log dirs of this broker whose disk has failed.",
+)
+
+FULL_LOG_DIRS: Final = Metric(
+    "highwater_full_log_dirs",
+    Kind.GAUGE,
+    "Log dirs that take nothing from producers because their disk has less room than `log.dirs.min.free.bytes`.",
+)
+
 ACTIVE_CONTROLLERS: Final = Metric(
     "highwater_active_controllers",
     Kind.GAUGE,

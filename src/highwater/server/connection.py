@@ -308,6 +308,9 @@ class Connection:
             return
         error = done.exception()
         if error is not None:
+            if isinstance(error, OSError):
+                assert self._outbox.cold_head is not None
+                self._broker.replicas.reading_failed(self._outbox.cold_head.file, error)
             self.close(f"reading the log failed: {error}")
             return
         self._outbox.head_is_warm()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from highwater.model.errors import StorageError
 from highwater.storage import leader_epochs, snapshot
+from highwater.storage.disk_health import DiskHealth
 from highwater.storage.files import File, Files
 from highwater.storage.segment import Segment
 
@@ -12,11 +13,12 @@ from highwater.storage.segment import Segment
 class Flush:
     """The files to sync for all below `end_offset` to be on the disk. `run` touches nothing else: any thread may."""
 
-    __slots__ = ("_files", "_folder", "_to_sync", "end_offset", "has_failed", "has_run")
+    __slots__ = ("_files", "_folder", "_health", "_to_sync", "end_offset", "has_failed", "has_run")
 
-    def __init__(self, files: Files, folder: Path, end_offset: int) -> None:
+    def __init__(self, files: Files, folder: Path, end_offset: int, health: DiskHealth) -> None:
         self._files = files
         self._folder = folder
+        self._health = health
         self._to_sync: list[File | Path] = []
         self.end_offset = end_offset
         self.has_run = False
@@ -54,5 +56,6 @@ class Flush:
                     self._files.open(item).sync()
         except OSError as error:
             self.has_failed = True
+            self._health.noticed(error)
             raise StorageError(f"cannot flush {self._folder}: {error}") from error
         self.has_run = True

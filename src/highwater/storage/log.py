@@ -4,7 +4,7 @@ Appends come in two steps, so that all that arrived together is written together
 its offset, `write_staged` writes everything that was staged. Readers see a batch when it is written, never before.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from pathlib import Path
 from struct import Struct
@@ -12,7 +12,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from highwater.model.errors import StorageError
+from highwater.model.errors import KafkaError, StorageError
 from highwater.protocol.records.batch import (
     CHECKED_FROM,
     CODEC_MASK,
@@ -31,9 +31,10 @@ from highwater.protocol.records.batch import (
     read_header,
 )
 from highwater.protocol.records.contents import check_keys, check_record_timestamps, read_produced_records
-from highwater.protocol.records.errors import InvalidRecord
+from highwater.protocol.records.errors import CorruptMessage, InvalidRecord
 from highwater.protocol.records.validate import LAST_CODEC, check_batch, check_produced, check_timestamps
 from highwater.storage import recovery
+from highwater.storage.disk_health import DiskHealth
 from highwater.storage.errors import RecordListTooLarge
 from highwater.storage.files import Files
 from highwater.storage.log_config import LogConfig
@@ -83,8 +84,10 @@ class Log(StoredLog):
         "_staged_transactional",
     )
 
-    def __init__(self, files: Files, directory: Path, config: LogConfig, loaded: recovery.LoadedLog) -> None:
-        super().__init__(files, directory, config, loaded)
+    def __init__(
+        self, files: Files, directory: Path, config: LogConfig, loaded: recovery.LoadedLog, health: DiskHealth
+    ) -> None:
+        super().__init__(files, directory, config, loaded, health)
         self._staged_end = loaded.log_end_offset
         self._staged_now_ms = 0
         self._staged_bytes = 0
@@ -105,11 +108,12 @@ class Log(StoredLog):
         recovery_point: int = 0,
         log_start_offset: int = 0,
         first_dirty_offset: int = 0,
+        health: DiskHealth | None = None,
     ) -> "Log":
         """Open a log, or begin one. The offsets are those of the log dir's checkpoints.
 
         After a `clean` stop what is there is believed; else every batch above the recovery point is checked, and the
-        log is cut at the first that is damaged. `report` says what was found.
+        log is cut at the first that is damaged. `report` says what was found. `health` is that of the log dir's disk.
         """
         loaded = recovery.load(
             files,
@@ -121,7 +125,7 @@ class Log(StoredLog):
             log_start_offset=log_start_offset,
             first_dirty_offset=first_dirty_offset,
         )
-        return cls(files, directory, config, loaded)
+        return cls(files, directory, config, loaded, health or DiskHealth())
 
     def stage(self, records: memoryview, *, leader_epoch: int, now_ms: int) -> Staged:  # noqa: C901 - no calls to spare
         """Check the batch that a producer sent, patch its offset and epoch into it, and keep it for `write_staged`.
@@ -235,10 +239,11 @@ class Log(StoredLog):
     def append_as_follower(self, records: memoryview, *, now_ms: int) -> None:
         """Append batches as the leader has them, offsets and all; one that is cut short at the end is left out.
 
-        Raises KafkaError and appends nothing when a batch is damaged or does not follow what is there.
+        What comes before a damaged batch is appended; the next fetch begins with it. Raises KafkaError and appends
+        nothing when the first batch is damaged or one does not follow what is there.
         """
         assert not self._staged_batches, "a follower stages nothing"
-        batches = [(check_batch(records, position), position) for position, _ in iter_batches(records)]
+        batches = list(_undamaged(records, self.log_end_offset))
         if batches and self._begins_inside(batches[0][0]):
             log_start_offset = self.log_start_offset
             self.restart_at(batches[0][0].base_offset, now_ms=now_ms)
@@ -293,6 +298,8 @@ class Log(StoredLog):
             if self._staged_transactional:
                 self.transactions = self._with_staged_transactions()
         except (OSError, StorageError) as error:
+            if isinstance(error, OSError):
+                self.health.noticed(error)
             producers.written = written_before
             self._undo_write(segment, size_before)
             raise StorageError(f"cannot append to {self.directory}: {error}") from error
@@ -385,3 +392,16 @@ class Log(StoredLog):
     def _set_end(self, offset: int) -> None:
         super()._set_end(offset)
         self.discard_staged()
+
+
+def _undamaged(records: memoryview, next_offset: int) -> Iterator[tuple[BatchHeader, int]]:
+    """Yield header and position of the batches before the first that is damaged; if that is the first, raise."""
+    position = 0
+    try:
+        for position, _ in iter_batches(records):
+            header = check_batch(records, position)
+            yield header, position
+            next_offset = header.next_offset
+    except KafkaError as error:
+        if position == 0:
+            raise CorruptMessage(f"a damaged batch at offset {next_offset}: {error.message}") from error

@@ -8,6 +8,7 @@ from typing import Final
 from highwater.model.errors import StorageError
 from highwater.model.ids import TopicPartition
 from highwater.storage import checkpoints
+from highwater.storage.disk_health import DiskHealth, is_disk_failure
 from highwater.storage.files import Files, Lock, Space, replace_file
 from highwater.storage.flush import Flush
 from highwater.storage.log import Log
@@ -28,32 +29,56 @@ class LogDirInUse(StorageError):
 class LogDir:
     """The partitions in one folder, and the checkpoints that tell a restart how far to trust them."""
 
-    def __init__(self, files: Files, path: Path, lock: Lock) -> None:
+    def __init__(self, files: Files, path: Path) -> None:
         self._files = files
-        self._lock = lock
+        self._lock: Lock | None = None
         self.path = path
-        self.was_stopped_cleanly = files.exists(path / CLEAN_STOP_MARKER)
+        self.health = DiskHealth()
+        self.is_readable = False
+        """Whether it could be read when the broker started: then it is known which partitions lie here."""
+        self.was_stopped_cleanly = False
         self._names: set[TopicPartition] = set()
         self._deleted = 0
         self.notes: list[str] = []
         """One sentence for each checkpoint that could not be read."""
+        self._recovery_points: dict[TopicPartition, int] = {}
+        self._log_starts: dict[TopicPartition, int] = {}
+        self._high_watermarks: dict[TopicPartition, int] = {}
+        self._first_dirty: dict[TopicPartition, int] = {}
+
+    @classmethod
+    def open(cls, files: Files, path: Path) -> "LogDir":
+        """Make the folder if it is missing, lock it and see what is there. Raises StorageError, LogDirInUse.
+
+        A disk that does not work is no error: its log dir is there, failed.
+        """
+        log_dir = cls(files, path)
+        try:
+            log_dir._load()
+        except OSError as error:
+            if not is_disk_failure(error):
+                raise StorageError(f"cannot use log dir {path}: {error.strerror or error}") from error
+            log_dir.health.noticed(error)
+        return log_dir
+
+    def _load(self) -> None:
+        files, path = self._files, self.path
+        files.make_folder(path)
+        self._lock = files.lock(path / LOCK_FILE)
+        if self._lock is None:
+            raise LogDirInUse(f"log dir {path} is in use by another broker")
+        self.was_stopped_cleanly = files.exists(path / CLEAN_STOP_MARKER)
         self._recovery_points = self._read_checkpoint(checkpoints.RECOVERY_POINTS)
         self._log_starts = self._read_checkpoint(checkpoints.LOG_START_OFFSETS)
         self._high_watermarks = self._read_checkpoint(checkpoints.HIGH_WATERMARKS)
         self._first_dirty = self._read_checkpoint(checkpoints.CLEANED_OFFSETS)
         self._find_partitions()
+        self.is_readable = True
 
-    @classmethod
-    def open(cls, files: Files, path: Path) -> "LogDir":
-        """Make the folder if it is missing, and lock it. Raises StorageError, LogDirInUse."""
-        try:
-            files.make_folder(path)
-            lock = files.lock(path / LOCK_FILE)
-        except OSError as error:
-            raise StorageError(f"cannot use log dir {path}: {error.strerror or error}") from error
-        if lock is None:
-            raise LogDirInUse(f"log dir {path} is in use by another broker")
-        return cls(files, path, lock)
+    @property
+    def is_online(self) -> bool:
+        """Whether its disk has not failed."""
+        return self.health.failure is None
 
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -96,10 +121,17 @@ class LogDir:
 
     def serving(self) -> None:
         """Take the mark of a clean stop away: from now on, a stop is unclean until we say otherwise."""
-        self._files.remove(self.path / CLEAN_STOP_MARKER)
+        try:
+            self._files.remove(self.path / CLEAN_STOP_MARKER)
+        except OSError as error:
+            self.health.noticed(error)
+            if self.is_online:
+                raise StorageError(f"cannot write to log dir {self.path}: {error.strerror or error}") from error
 
     def open_log(self, name: TopicPartition, config: LogConfig, *, now_ms: int) -> Log:
         """Open a partition's log, or begin one. Raises StorageError."""
+        if self.health.failure is not None:
+            raise StorageError(f"{name} is in log dir {self.path}, whose disk failed: {self.health.failure}")
         try:
             log = Log.open(
                 self._files,
@@ -110,8 +142,10 @@ class LogDir:
                 recovery_point=self._recovery_points.get(name, 0),
                 log_start_offset=self._log_starts.get(name, 0),
                 first_dirty_offset=self._first_dirty.get(name, 0),
+                health=self.health,
             )
         except OSError as error:
+            self.health.noticed(error)
             raise StorageError(f"cannot open the log of {name} in {self.path}: {error.strerror or error}") from error
         self._names.add(name)
         return log
@@ -141,8 +175,12 @@ class LogDir:
         self._files.remove_folder(folder)
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace one of the checkpoint files."""
-        checkpoints.write_offsets(self._files, self.path / name, offsets)
+        """Replace one of the checkpoint files. Raises StorageError."""
+        try:
+            checkpoints.write_offsets(self._files, self.path / name, offsets)
+        except OSError as error:
+            self.health.noticed(error)
+            raise StorageError(f"cannot write {self.path / name}: {error.strerror or error}") from error
 
     def close(self, *, clean: bool, flushes: Sequence[Flush] = ()) -> None:
         """Let go of the folder; `clean` says that every log in it was closed well. Raises StorageError.
@@ -150,13 +188,14 @@ class LogDir:
         `flushes` are what closing the logs left to be synced. The mark of a clean stop is made when that is done.
         """
         try:
-            if clean:
+            if clean and self.is_online:
                 self._sync(flushes)
                 replace_file(self._files, self.path / CLEAN_STOP_MARKER, b"")
         except OSError as error:
             raise StorageError(f"cannot close log dir {self.path}: {error.strerror or error}") from error
         finally:
-            self._lock.release()
+            if self._lock is not None:
+                self._lock.release()
 
     def _sync(self, flushes: Sequence[Flush]) -> None:
         if sum(map(len, flushes)) > _MANY_FILES:

@@ -111,6 +111,10 @@ class Segment:
             self._file = self._files.open(self.path)
         return self._file
 
+    def is_in(self, file: File) -> bool:
+        """Return whether the batches are in this very file."""
+        return self._file is file
+
     # Writing
 
     def create(self) -> None:

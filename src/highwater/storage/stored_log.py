@@ -10,6 +10,7 @@ from highwater.model.errors import StorageError
 from highwater.storage import recovery, snapshot, timestamps
 from highwater.storage.compaction import swap
 from highwater.storage.compaction.plan import CompactedGroup, CompactionPlan, plan_compaction
+from highwater.storage.disk_health import DiskHealth
 from highwater.storage.errors import OffsetOutOfRange
 from highwater.storage.file_region import FileRegion
 from highwater.storage.files import Files
@@ -35,6 +36,7 @@ class StoredLog:
         "config",
         "directory",
         "first_dirty_offset",
+        "health",
         "leader_epochs",
         "log_end_offset",
         "log_start_offset",
@@ -45,9 +47,12 @@ class StoredLog:
         "transactions",
     )
 
-    def __init__(self, files: Files, directory: Path, config: LogConfig, loaded: recovery.LoadedLog) -> None:
+    def __init__(
+        self, files: Files, directory: Path, config: LogConfig, loaded: recovery.LoadedLog, health: DiskHealth
+    ) -> None:
         self._files = files
         self.directory = directory
+        self.health = health
         self.config = config
         """May be replaced at any time; sizes of indexes count from the next segment on."""
         self.segments = Segments(files, directory, loaded.segments)
@@ -67,6 +72,11 @@ class StoredLog:
         self._is_broken = False
         self._last_snapshot = loaded.last_snapshot
         self._names_changed = loaded.is_changed
+
+    @property
+    def takes_writes(self) -> bool:
+        """Whether no error of the disk has left the files in between."""
+        return not self._is_broken
 
     @property
     def size_bytes(self) -> int:
@@ -90,6 +100,7 @@ class StoredLog:
                 offset, up_to, self.log_end_offset, max_bytes=max_bytes, at_least_one=at_least_one
             )
         except OSError as error:
+            self.health.noticed(error)
             raise StorageError(f"cannot read {self.directory}: {error}") from error
 
     def _raise_out_of_range(self, offset: int) -> NoReturn:
@@ -287,7 +298,7 @@ class StoredLog:
         return self._flush(with_last_indexes=False)
 
     def _flush(self, *, with_last_indexes: bool) -> Flush:
-        flush = Flush(self._files, self.directory, self.log_end_offset)
+        flush = Flush(self._files, self.directory, self.log_end_offset, self.health)
         names_changed = self._names_changed or self.leader_epochs.is_unsynced
         if names_changed or self.recovery_point < self.log_end_offset:
             flush.add_segments(self.segments.since(self.recovery_point), with_last_indexes=with_last_indexes)
@@ -339,6 +350,7 @@ class StoredLog:
         try:
             yield
         except OSError as error:
+            self.health.noticed(error)
             raise StorageError(f"cannot {action} {self.directory}: {error}") from error
 
     @contextmanager

@@ -49,8 +49,13 @@ class BrokerProcess:
         directory: Path | None = None,
         port: int = 0,
         log_level: str = "warning",
+        module: str = "highwater",
     ) -> None:
-        """Keep everything in `directory`, or in a temporary one; a `port` of 0 is chosen at the first start."""
+        """Keep everything in `directory`, or in a temporary one; a `port` of 0 is chosen at the first start.
+
+        `module` is what runs: `highwater.testing.failing_disk` is a broker whose disks fail when they are told to.
+        """
+        self._module = module
         self.settings: dict[str, object] = {**TEST_DEFAULTS, **(settings or {})}
         self.port = port
         self._log_level = log_level
@@ -148,7 +153,7 @@ class BrokerProcess:
 
     def _launch(self, port: int) -> None:
         address = {"listeners": f"PLAINTEXT://{self.host}:{port}", "log.dirs": self.data_dir}
-        command = [sys.executable, "-m", "highwater", "serve", "--log-level", self._log_level]
+        command = [sys.executable, "-m", self._module, "serve", "--log-level", self._log_level]
         for name, value in {**address, **self.settings}.items():
             command += ["--set", f"{name}={_as_text(value)}"]
         with self.log_file.open("ab") as log:

@@ -23,7 +23,10 @@ FIRST_ID: Final = 1
 class ClusterProcesses:
     """Brokers 1 to `count` on a ZooKeeper of their own."""
 
-    def __init__(self, count: int = 3, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self, count: int = 3, settings: Mapping[str, object] | None = None, *, module: str = "highwater"
+    ) -> None:
+        self._module = module
         replicas = min(count, 3)
         self._settings: dict[str, object] = {
             "offsets.topic.replication.factor": replicas,
@@ -49,7 +52,8 @@ class ClusterProcesses:
         self.zookeeper.start()
         for broker_id in range(FIRST_ID, FIRST_ID + self._count):
             self.brokers[broker_id] = BrokerProcess(
-                {**self._settings, "broker.id": broker_id, "zookeeper.connect": f"{self.zookeeper.address}/highwater"}
+                {**self._settings, "broker.id": broker_id, "zookeeper.connect": f"{self.zookeeper.address}/highwater"},
+                module=self._module,
             )
         with ThreadPoolExecutor(self._count) as starters:
             list(starters.map(BrokerProcess.start, self.brokers.values()))

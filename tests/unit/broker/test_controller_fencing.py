@@ -48,6 +48,9 @@ class RememberedReplicas:
         assert settings is not None
         self.told.append((f"follow {name}", role.leader, role.leader_epoch))
 
+    def is_served(self, name: TopicPartition) -> bool:
+        return any(word.endswith(f" {name}") for word, _, _ in self.told)
+
     def stop_replica(self, name: TopicPartition, *, delete: bool) -> None:
         self.told.append((f"stop {name}", NO_BROKER, int(delete)))
 

@@ -72,6 +72,7 @@ class House:
             leader_epoch=LeaderEpoch(0),
             replicas=(BrokerId(0),),
             settings=TopicSettings.resolve(self.config, overrides),
+            is_new=True,
         )
         assert made is not None
         return made

@@ -179,11 +179,13 @@ def test_a_follower_refuses_what_is_damaged_or_does_not_follow(bench: LogBench) 
         bench.log.append_as_follower(memoryview(first), now_ms=NOW_MS)
     good, bad = build_batch([Record(2, NOW_MS, None, b"c")], base_offset=2), damaged_checksum()
     bad[:8] = (3).to_bytes(8, "big")
-    with pytest.raises(KafkaError) as refused:
-        bench.log.append_as_follower(memoryview(good + bad), now_ms=NOW_MS)
+    bench.log.append_as_follower(memoryview(good + bad), now_ms=NOW_MS)
+    assert bench.values() == [b"a", b"b", b"c"], "what comes before the damage is good"
+    with pytest.raises(KafkaError, match="a damaged batch at offset 3") as refused:
+        bench.log.append_as_follower(memoryview(bad + good), now_ms=NOW_MS)
     assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
-    assert bench.values() == [b"a", b"b"]
-    assert bench.append_values(b"next").base_offset == 2
+    assert bench.values() == [b"a", b"b", b"c"]
+    assert bench.append_values(b"next").base_offset == 3
 
 
 def test_a_follower_keeps_the_gaps_that_compaction_left_on_the_leader(bench: LogBench) -> None:

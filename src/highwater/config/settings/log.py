@@ -155,6 +155,16 @@ LOG_CLEANUP_POLICY: Final = Setting(
     "both together keep the newest of each key until it is too old.",
 )
 
+LOG_DIRS_MIN_FREE_BYTES: Final = Setting(
+    name="log.dirs.min.free.bytes",
+    parse=byte_count(at_most=INT64_MAX),
+    default=16 * MiB,
+    update=Update.CLUSTER_WIDE,
+    doc="Refuse records of producers (KAFKA_STORAGE_ERROR, which they retry) while the disk of a partition's log dir "
+    "has less room than this. What is left keeps the broker going: replication, committed offsets, checkpoints, "
+    "compaction. 0 for no such limit. This setting is Highwater's own.",
+)
+
 LOG_FLUSH_INTERVAL_MESSAGES: Final = Setting(
     name="log.flush.interval.messages",
     topic_name="flush.messages",

@@ -38,6 +38,8 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Describe
 
 
 def _described(context: RequestContext, log_dir: LogDir, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+    if not log_dir.is_online:
+        return DescribeLogDirsResult(log_dir=str(log_dir.path), error_code=ErrorCode.KAFKA_STORAGE_ERROR)
     result = DescribeLogDirsResult(log_dir=str(log_dir.path), topics=_topics(context, log_dir, wanted))
     try:
         space = log_dir.space()

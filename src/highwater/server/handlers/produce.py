@@ -23,7 +23,7 @@ from highwater.broker.held_produce import HeldProduce
 from highwater.broker.partition import Partition
 from highwater.broker.recompression import RecompressedProduce, Refusals, Task, task_for
 from highwater.broker.transaction_gate import Entry
-from highwater.model.errors import ErrorCode, KafkaError
+from highwater.model.errors import ErrorCode, KafkaError, StorageError
 from highwater.model.ids import Offset, ProducerId, TopicId, TopicPartition
 from highwater.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -244,6 +244,9 @@ def _append(
         check_codec_for_version(read_header(data.records), context.version)
     if acks == ACKS_ALL:
         partition.check_enough_replicas()
+    refusal = partition.log.health.refusal
+    if refusal is not None:
+        raise StorageError(refusal)
     staged = partition.stage(data.records, now_ms=context.broker.now_ms(), receipt=receipt)
     receipt.base_offset = staged.base_offset
     receipt.log_append_time_ms = staged.append_time_ms
