@@ -135,7 +135,7 @@ def test_damaged_records_are_never_copied_to_a_follower(
 
     log_file = cluster.brokers[follower].log_file
     complaint = re.compile(r"partition_not_fetched partition=fragile-0 code=CORRUPT_MESSAGE .*at offset 12\b")
-    wait_until(lambda: complaint.search(log_file.read_text()), "the follower says which offset is damaged")
+    wait_until(lambda: complaint.search(log_file.read_text()) is not None, "the follower says which offset is damaged")
     assert view.topic("fragile").partitions[0].isrs == [leader]
     (copied,) = [disk / "fragile-0" for disk in cluster.disks(follower) if (disk / "fragile-0").exists()]
     assert values[11] in (copied / "00000000000000000000.log").read_bytes(), "what comes before is good"
