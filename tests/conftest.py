@@ -58,3 +58,19 @@ def _kafka_jars() -> Path:
     jars = Path(__file__).parents[1] / ".tools" / "kafka"
     assert any(jars.glob("kafka-tools-*.jar")), "Kafka's tools are missing: run `make setup`"
     return jars
+
+
+@pytest.fixture(scope="session")
+def java_program(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[str]]:
+    """Compile one of our own Java programs and return the command that runs it, to which its arguments are added."""
+
+    def compile_program(source: Path, *jar_sets: str) -> list[str]:
+        tools = Path(__file__).parents[1] / ".tools"
+        missing = [name for name in jar_sets if not any((tools / name).glob("*.jar"))]
+        assert not missing, f"jars are missing ({', '.join(missing)}): run `make setup`"
+        classes = tmp_path_factory.mktemp("classes")
+        class_path = ":".join([str(classes), *(f"{tools / name}/*" for name in jar_sets)])
+        subprocess.run(["javac", "-cp", class_path, "-d", str(classes), str(source)], check=True, timeout=120)
+        return ["java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", class_path, source.stem]
+
+    return compile_program

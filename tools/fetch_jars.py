@@ -59,6 +59,11 @@ KAFKA: Final = JarSet(
         "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
     ),
 )
+STREAMS: Final = JarSet(
+    "streams",  # Kafka Streams, whose exactly-once tests run on our brokers; the clients are in the set `kafka`
+    ("org.apache.kafka:kafka-streams:4.1.0",),
+    without=("org.apache.kafka:kafka-clients",),
+)
 SPARK: Final = JarSet(
     "spark",  # Spark's Kafka connector; Hadoop is already in PySpark's wheel
     ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",),
@@ -69,7 +74,7 @@ TABLES: Final = JarSet(
     ("io.delta:delta-spark_2.13:4.0.0", "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0"),
     without=("org.apache.spark:*", "org.apache.hadoop:*", "org.scala-lang:*", "org.slf4j:*", "org.antlr:*"),
 )
-SETS: Final = {jar_set.name: jar_set for jar_set in (KAFKA, SPARK, TABLES)}
+SETS: Final = {jar_set.name: jar_set for jar_set in (KAFKA, STREAMS, SPARK, TABLES)}
 
 
 def pom_of(jar_set: JarSet) -> str:

@@ -86,6 +86,7 @@ API_TABLE: Final = (
     Api(45, "AlterPartitionReassignments", range(2), "alter_partition_reassignments"),
     Api(46, "ListPartitionReassignments", range(1), "list_partition_reassignments"),
     Api(47, "OffsetDelete", range(1), "offset_delete"),
+    Api(57, "UpdateFeatures", range(3), "update_features"),
     Api(60, "DescribeCluster", range(3), "describe_cluster"),
     Api(61, "DescribeProducers", range(1), "describe_producers"),
     Api(65, "DescribeTransactions", range(1), "describe_transactions"),

@@ -87,3 +87,13 @@ TRANSACTION_PARTITION_VERIFICATION_ENABLE: Final = Setting(
     doc="Ask the coordinator whether a transaction is open before the first of its batches is appended, so that a late "
     "one cannot leave a transaction hanging.",
 )
+
+TRANSACTION_VERSION_LEVEL: Final = Setting(
+    name="transaction.version",
+    parse=integer(at_least=1, at_most=2),
+    default=2,
+    update=Update.CLUSTER_WIDE,
+    doc="How clients that know both ways do transactions. 2: every transaction has a producer epoch of its own and a "
+    "write itself adds its partition, so that nothing late can get into the next one (KIP-890). 1: as before that. "
+    "Apache Kafka keeps this level beside its settings; `kafka-features.sh` changes it here too.",
+)

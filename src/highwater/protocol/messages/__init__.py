@@ -62,6 +62,7 @@ API_NAMES: Final[Mapping[int, str]] = {
     49: "AlterClientQuotas",
     50: "DescribeUserScramCredentials",
     51: "AlterUserScramCredentials",
+    57: "UpdateFeatures",
     60: "DescribeCluster",
     61: "DescribeProducers",
     65: "DescribeTransactions",

@@ -40,7 +40,11 @@ def handle(context: RequestContext, request: ApiVersionsRequest | None) -> ApiVe
             if not api.between_brokers
         ],
         supported_features=[
-            SupportedFeatureKey(name=feature.name, min_version=lowest_level, max_version=feature.highest_level)
+            SupportedFeatureKey(
+                name=feature.name,
+                min_version=max(feature.lowest_level, lowest_level),
+                max_version=feature.highest_level,
+            )
             for feature in FEATURES
         ],
         finalized_features_epoch=0,

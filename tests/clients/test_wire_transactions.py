@@ -1,0 +1,141 @@
+"""Transactions on the wire: what is late, repeated or out of turn, as only a test can send it."""
+
+import time
+import uuid
+
+import pytest
+
+from highwater.model.errors import ErrorCode
+from highwater.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from highwater.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from highwater.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from highwater.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from highwater.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from highwater.protocol.messages.produce import ProduceResponse
+from highwater.protocol.records.record import build_batch, numbered
+from highwater.testing.requests import produce_request
+from highwater.testing.waiting import wait_until
+from highwater.testing.wire import WireClient
+
+FENCED_OR_LATE = {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE}
+
+
+class Client:
+    """A transactional producer that says exactly what it is told to."""
+
+    def __init__(self, wire: WireClient, topic: str) -> None:
+        self._wire = wire
+        self._topic = topic
+        self.transactional_id = f"id-{uuid.uuid4().hex[:8]}"
+        wait_until(self._coordinator_is_there, "a coordinator")
+        answer = self._init()
+        self.producer = answer.producer_id, answer.producer_epoch
+
+    def _coordinator_is_there(self) -> bool:
+        request = FindCoordinatorRequest(key=self.transactional_id, key_type=1)
+        if self._wire.call(request, FindCoordinatorResponse, 3).error_code:
+            return False
+        return self._init().error_code == ErrorCode.NONE
+
+    def _init(self) -> InitProducerIdResponse:
+        request = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=60_000)
+        return self._wire.call(request, InitProducerIdResponse, 4)
+
+    def add(self) -> ErrorCode:
+        """Add the partition to the transaction, as clients did before the write itself does it."""
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self.producer[0],
+            v3_and_below_producer_epoch=self.producer[1],
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=self._topic, partitions=[0])],
+        )
+        (topic,) = self._wire.call(request, AddPartitionsToTxnResponse, 3).results_by_topic_v3_and_below
+        return ErrorCode(topic.results_by_partition[0].partition_error_code)
+
+    def produce(self, version: int, *, sequence: int = 0, producer: tuple[int, int] | None = None) -> ErrorCode:
+        producer_id, epoch = producer or self.producer
+        batch = build_batch(
+            numbered([(b"key", b"value")], timestamp_ms=int(time.time() * 1000)),
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+        request = produce_request(self._topic, batch, acks=-1)
+        request.transactional_id = self.transactional_id
+        (topic,) = self._wire.call(request, ProduceResponse, version).responses
+        return ErrorCode(topic.partition_responses[0].error_code)
+
+    def end(self, version: int, *, commits: bool = True, producer: tuple[int, int] | None = None) -> EndTxnResponse:
+        producer_id, epoch = producer or self.producer
+        request = EndTxnRequest(
+            transactional_id=self.transactional_id, producer_id=producer_id, producer_epoch=epoch, committed=commits
+        )
+        return self._wire.call(request, EndTxnResponse, version)
+
+    @property
+    def state(self) -> str:
+        request = DescribeTransactionsRequest(transactional_ids=[self.transactional_id])
+        (found,) = self._wire.call(request, DescribeTransactionsResponse, 0).transaction_states
+        return found.transaction_state
+
+    def wait_until(self, state: str) -> None:
+        wait_until(lambda: self.state == state, state)
+
+
+@pytest.fixture
+def client(wire: WireClient, topic: str) -> Client:
+    return Client(wire, topic)
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_late_end_does_not_end_the_next_transaction(client: Client, commits: bool) -> None:  # noqa: FBT001 - by name
+    """KAFKA-17754: without an epoch for each transaction, it would."""
+    first = client.producer
+    assert client.produce(12) == ErrorCode.NONE
+    answer = client.end(5)
+    assert (answer.producer_id, answer.producer_epoch) == (first[0], first[1] + 1)
+    client.wait_until("CompleteCommit")
+    client.producer = answer.producer_id, answer.producer_epoch
+    assert client.produce(12) == ErrorCode.NONE
+    assert client.end(5, commits=commits, producer=first).error_code in FENCED_OR_LATE
+    assert client.state == "Ongoing"
+    assert client.end(5).error_code == ErrorCode.NONE
+    client.wait_until("CompleteCommit")
+
+
+def test_the_same_end_twice_is_one_end_and_gets_the_same_answer(client: Client) -> None:
+    assert client.produce(12) == ErrorCode.NONE
+    first = client.end(5)
+    client.wait_until("CompleteCommit")
+    again = client.end(5)
+    assert (again.error_code, again.producer_id, again.producer_epoch) == (0, first.producer_id, first.producer_epoch)
+    assert client.end(5, commits=False).error_code in FENCED_OR_LATE
+
+
+def test_the_end_of_an_empty_transaction_raises_the_epoch_only_for_an_abort(client: Client) -> None:
+    assert client.end(5, commits=True).error_code == ErrorCode.INVALID_TXN_STATE
+    assert client.end(5, commits=False).producer_epoch == client.producer[1] + 1
+
+
+@pytest.mark.parametrize(("version", "told"), [(10, "INVALID_TXN_STATE"), (11, "TRANSACTION_ABORTABLE")])
+def test_a_batch_outside_of_any_transaction_is_refused(client: Client, version: int, told: str) -> None:
+    """It would open one that nobody ends (KIP-890)."""
+    assert client.produce(version) == ErrorCode[told]
+    assert client.add() == ErrorCode.NONE
+    assert client.produce(version) == ErrorCode.NONE
+    assert client.end(3).error_code == ErrorCode.NONE
+    client.wait_until("CompleteCommit")
+    assert client.produce(version, sequence=1) == ErrorCode[told]
+
+
+def test_a_batch_of_the_transaction_before_is_refused(client: Client) -> None:
+    first = client.producer
+    assert client.produce(12) == ErrorCode.NONE
+    assert client.end(5).error_code == ErrorCode.NONE
+    client.wait_until("CompleteCommit")
+    assert client.produce(12, sequence=1, producer=first) == ErrorCode.INVALID_PRODUCER_EPOCH
