@@ -5,13 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 CODE := $(wildcard src tests tools benchmarks)
 
-.PHONY: help setup demo test lint format bench docs jars kcat clean
+.PHONY: help setup demo test lint format bench docs jars kcat go-clients clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
-setup: $(VENV)/.ready jars kcat ## everything for all of the below; leaves .venv/bin/highwater
+setup: $(VENV)/.ready jars kcat go-clients ## everything for all of the below; leaves .venv/bin/highwater
 
 $(VENV)/.ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.11 ...")'
@@ -27,6 +27,9 @@ jars: $(VENV)/.ready # Apache Kafka (real clients, benchmarks) and Spark's conne
 
 kcat:
 	@sh tools/install_kcat.sh
+
+go-clients: $(VENV)/.ready # franz-go and sarama, in .tools/
+	@$(BIN)/python tools/build_go_clients.py
 
 demo: $(VENV)/.ready ## a broker, a producer, a group of readers and a Spark pipeline at work, for about a minute
 	@$(BIN)/python tools/fetch_jars.py spark || true
