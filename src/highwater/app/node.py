@@ -20,6 +20,7 @@ from highwater.broker.fetch_sessions import FetchSessions
 from highwater.broker.group_coordinator import GroupCoordinator
 from highwater.broker.group_metrics import GroupMetrics
 from highwater.broker.isr_keeper import IsrKeeper
+from highwater.broker.log_recovery import recover_logs
 from highwater.broker.log_syncer import LogSyncer
 from highwater.broker.marker_writer import MarkerWriter
 from highwater.broker.partition_admin import PartitionAdmin
@@ -121,6 +122,7 @@ class Node:
         self._endpoints = self._bind()
         self._log_dirs = self._lock_log_dirs()
         self._store = await self._open_store(self._owning_cluster())
+        await recover_logs(self._log_dirs, config=self._config, now_ms=self._world.now_ms)
         try:
             broker = await self._build(self._store)
             for log_dir in self._log_dirs:

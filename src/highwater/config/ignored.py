@@ -33,7 +33,6 @@ BY_NAME: Final = {
     "metric.reporters": _JVM_METRICS,
     "num.io.threads": _ONE_LOOP,
     "num.network.threads": _ONE_LOOP,
-    "num.recovery.threads.per.data.dir": "logs are opened one after another, which is quick enough",
     "num.replica.alter.log.dirs.threads": _ONE_LOOP,
     "principal.builder.class": _NO_CLASSES,
     "process.roles": _KRAFT,

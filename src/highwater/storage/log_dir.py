@@ -9,10 +9,12 @@ from highwater.model.errors import StorageError
 from highwater.model.ids import TopicPartition
 from highwater.storage import checkpoints
 from highwater.storage.disk_health import DiskHealth, is_disk_failure
-from highwater.storage.files import Files, Lock, Space, replace_file
+from highwater.storage.files import Entry, Files, Lock, Space, replace_file
 from highwater.storage.flush import Flush
 from highwater.storage.log import Log
 from highwater.storage.log_config import LogConfig
+from highwater.storage.recovery_messages import RecoveryJob
+from highwater.storage.segment import LOG_SUFFIX
 
 LOCK_FILE: Final = ".lock"
 CLEAN_STOP_MARKER: Final = ".kafka_cleanshutdown"
@@ -38,6 +40,8 @@ class LogDir:
         """Whether it could be read when the broker started: then it is known which partitions lie here."""
         self.was_stopped_cleanly = False
         self._names: set[TopicPartition] = set()
+        self._recovered: set[TopicPartition] = set()
+        """What was checked since a stop that was not clean."""
         self._deleted = 0
         self.notes: list[str] = []
         """One sentence for each checkpoint that could not be read."""
@@ -138,7 +142,7 @@ class LogDir:
                 self.path / str(name),
                 config,
                 now_ms=now_ms,
-                clean=self.was_stopped_cleanly or name not in self._names,
+                clean=self.was_stopped_cleanly or name not in self._names or name in self._recovered,
                 recovery_point=self._recovery_points.get(name, 0),
                 log_start_offset=self._log_starts.get(name, 0),
                 first_dirty_offset=self._first_dirty.get(name, 0),
@@ -149,6 +153,32 @@ class LogDir:
             raise StorageError(f"cannot open the log of {name} in {self.path}: {error.strerror or error}") from error
         self._names.add(name)
         return log
+
+    def recovery_job(self, name: TopicPartition, config: LogConfig, *, now_ms: int) -> RecoveryJob | None:
+        """Return what it takes to check a log after a crash; None if there is nothing to check, or no way."""
+        if self.was_stopped_cleanly or not self.is_online:
+            return None
+        recovery_point = self._recovery_points.get(name, 0)
+        try:
+            unchecked_bytes = _bytes_from(self._files.list(self.path / str(name)), recovery_point)
+        except OSError as error:
+            self.health.noticed(error)
+            return None
+        if not unchecked_bytes:
+            return None
+        return RecoveryJob(
+            self.path / str(name),
+            config,
+            now_ms,
+            recovery_point,
+            self._log_starts.get(name, 0),
+            self._first_dirty.get(name, 0),
+            unchecked_bytes,
+        )
+
+    def recovered(self, name: TopicPartition) -> None:
+        """Believe a log from now on: it was checked, and closed as by a clean stop."""
+        self._recovered.add(name)
 
     def detach(self, name: TopicPartition) -> Path:
         """Rename a partition's folder so that no restart finds it; return the new path, for `remove_detached`."""
@@ -203,3 +233,14 @@ class LogDir:
             return
         for flush in flushes:
             flush.run()
+
+
+def _bytes_from(entries: Sequence[Entry], recovery_point: int) -> int:
+    """Return the bytes of the segment that holds the recovery point, and of those after it."""
+    segments = [
+        (int(entry.name.removesuffix(LOG_SUFFIX)), entry.size)
+        for entry in entries
+        if entry.name.endswith(LOG_SUFFIX) and entry.name.removesuffix(LOG_SUFFIX).isdecimal()
+    ]
+    first = max((base_offset for base_offset, _ in segments if base_offset <= recovery_point), default=0)
+    return sum(size for base_offset, size in segments if base_offset >= first)
