@@ -24,6 +24,7 @@ from highwater.cli import (
     records,
     serve,
     topic,
+    txn,
 )
 from highwater.cli.failures import CommandFailed, told_in_a_line
 
@@ -61,6 +62,7 @@ for module in (
     config,
     records,
     group,
+    txn,
     elect_leaders,
     reassign,
     perf,

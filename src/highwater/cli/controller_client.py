@@ -1,15 +1,12 @@
-"""Questions for the controller that librdkafka has no call for, over the connection that brokers use."""
+"""Questions for the controller that librdkafka has no call for."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-from highwater.broker.peer import Peer
+from highwater.cli.broker_client import ask_broker
 from highwater.cli.cluster import REQUEST_TIMEOUT_SECONDS
 from highwater.cli.failures import CommandFailed
-from highwater.coordination.records import ListenerAddress
-from highwater.model.errors import KafkaError
 
 if TYPE_CHECKING:
     from highwater.cli.cluster import Cluster
@@ -21,19 +18,6 @@ ResponseT = TypeVar("ResponseT", bound="Message")
 def ask_controller(cluster: Cluster, request: Message, response_class: type[ResponseT], *, version: int) -> ResponseT:
     """Return the controller's answer."""
     metadata = cluster.admin.list_topics(timeout=REQUEST_TIMEOUT_SECONDS)
-    broker = metadata.brokers.get(metadata.controller_id)
-    if broker is None:
+    if metadata.controller_id not in metadata.brokers:
         raise CommandFailed("the cluster has no controller right now; try again")
-    address = ListenerAddress(str(broker.host), int(broker.port))
-
-    async def ask() -> ResponseT:
-        peer = Peer(address, client_id="highwater-cli", timeout_s=REQUEST_TIMEOUT_SECONDS)
-        try:
-            return await peer.ask(request, response_class, version=version)
-        finally:
-            peer.close()
-
-    try:
-        return asyncio.run(ask())
-    except KafkaError as error:
-        raise CommandFailed(str(error)) from None
+    return ask_broker(cluster, metadata.controller_id, request, response_class, version=version)
