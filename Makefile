@@ -5,13 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 CODE := $(wildcard src tests tools benchmarks)
 
-.PHONY: help setup demo test lint format bench docs jars kcat go-clients clean
+.PHONY: help setup demo test lint format bench docs compiled jars kcat go-clients clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
-setup: $(VENV)/.ready jars kcat go-clients ## everything for all of the below; leaves .venv/bin/highwater
+setup: $(VENV)/.ready compiled jars kcat go-clients ## everything for all of the below; leaves .venv/bin/highwater
 
 $(VENV)/.ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.11 ...")'
@@ -21,6 +21,9 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m compileall -q src
 	@touch $@
+
+compiled: $(VENV)/.ready # the hot path in C, where there is a C compiler; up to date in a blink
+	@$(BIN)/highwater compile --optional
 
 jars: $(VENV)/.ready # Apache Kafka (real clients, benchmarks) and Spark's connector, in .tools/
 	@$(BIN)/python tools/fetch_jars.py

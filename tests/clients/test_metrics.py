@@ -8,6 +8,7 @@ import urllib.request
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from highwater.compiled import building, loading
 from highwater.metrics.declared import METRICS
 from highwater.testing.plugin import BrokerFactory
 from highwater.testing.waiting import PATIENCE_SECONDS, wait_until
@@ -79,3 +80,10 @@ def test_nothing_but_metrics_is_served(start_broker: BrokerFactory, free_address
     start_broker(metrics_listener=free_address)
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(f"http://{free_address}/", timeout=PATIENCE_SECONDS)
+
+
+def test_a_broker_says_whether_its_hot_path_is_compiled(start_broker: BrokerFactory, free_address: str) -> None:
+    """Where there is a C compiler, `make setup` has built it: then every other test here runs on it."""
+    start_broker(metrics_listener=free_address)
+    assert scrape(free_address)["highwater_compiled"] == loading.is_up_to_date()
+    assert loading.is_up_to_date() or building.what_is_missing()

@@ -38,11 +38,13 @@ from highwater.broker.transaction_coordinator import TransactionCoordinator
 from highwater.broker.transaction_gate import TransactionGate
 from highwater.broker.transaction_metrics import TransactionMetrics
 from highwater.broker.upkeep import Upkeep
+from highwater.compiled.loading import in_use
 from highwater.config.settings import network, node, replication
 from highwater.coordination.embedded import FILE_NAME, EmbeddedCoordination
 from highwater.coordination.port import StoreFailed
 from highwater.metrics.declared import (
     COMPACTION_ROUNDS,
+    COMPILED,
     FULL_LOG_DIRS,
     LOG_FLUSHES,
     OFFLINE_LOG_DIRS,
@@ -91,6 +93,7 @@ class Node:
         self._recompression = Recompression(loop, world.codec_threads, self._appends)
         self._registry = Registry()
         watch_process(self._registry)
+        self._registry.ask_one(COMPILED, lambda: int(in_use()))
         self._loop_lag = LoopLag(self._registry, loop)
         self._metrics_server = MetricsServer(self._registry)
         self._server = Server(loop, config, self._registry, world.new_acceptor)

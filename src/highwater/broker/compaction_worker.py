@@ -14,6 +14,7 @@ from highwater.storage.compaction.messages import GO_ON, LENGTH, Job, Report, en
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
 
+LAUNCHER: Final = "highwater.compiled.run"
 WORKER_MODULE: Final = "highwater.storage.compaction.worker"
 
 
@@ -40,7 +41,9 @@ class WorkerProcess:
     async def start(cls, job: Job) -> WorkerProcess:
         """Start a process and give it the job."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", WORKER_MODULE), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+            *(sys.executable, "-m", LAUNCHER, WORKER_MODULE),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
         )
         assert process.stdin is not None
         process.stdin.write(encode(job))

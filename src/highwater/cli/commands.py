@@ -9,6 +9,7 @@ import typer
 
 from highwater import __version__
 from highwater.cli import (
+    compile,  # noqa: A004 - the command is called so
     config,
     consume,
     demo,
@@ -69,6 +70,7 @@ for module in (
     dump,
     pipeline,
     demo,
+    compile,
 ):
     module.register(app)
 

@@ -23,6 +23,7 @@ from highwater.protocol.records.control import read_marker
 from highwater.protocol.records.record import Record, read_records
 from highwater.protocol.records.validate import check_batch
 from highwater.storage import batch_scan, checkpoints, offset_index, snapshot, time_index, txn_index
+from highwater.storage.errors import DamagedSegment
 from highwater.storage.files import Files
 from highwater.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS
 from highwater.storage.leader_epochs import LeaderEpochs
@@ -72,7 +73,7 @@ def _segment(files: Files, path: Path, _base_offset: int, wanted: Wanted) -> Ite
             yield {"type": "batch", "position": position, **_batch(header, batch)}
             if wanted.records:
                 yield from _records(header, batch, wanted.internal)
-    except batch_scan.DamagedSegment as damage:
+    except DamagedSegment as damage:
         raise CommandFailed(f"{path} is {damage.message}") from None
 
 

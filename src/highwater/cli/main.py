@@ -8,6 +8,9 @@ def main() -> int:
     arguments = sys.argv[1:]
     if arguments[:1] == ["serve"] and not {"-h", "--help"} & set(arguments):
         # A broker must be up in a blink and stay small: nothing of the other commands' libraries is imported.
+        from highwater.compiled.loading import use_compiled
+
+        use_compiled()
         from highwater.app import serve
 
         return serve.main(arguments[1:])

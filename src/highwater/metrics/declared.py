@@ -4,6 +4,12 @@ from typing import Final
 
 from highwater.metrics.metric import Kind, Metric
 
+COMPILED: Final = Metric(
+    "highwater_compiled",
+    Kind.GAUGE,
+    "1 if the hot path runs compiled (`highwater compile`), 0 if it runs in plain Python.",
+)
+
 REQUESTS: Final = Metric(
     "highwater_requests_total",
     Kind.COUNTER,

@@ -6,6 +6,7 @@ transport's own buffer with `sendfile` reorders answers.
 
 from collections import deque
 
+from highwater.server.errors import FileCutShort
 from highwater.server.transport import Transport
 from highwater.storage.file_region import FileRegion
 
@@ -16,10 +17,6 @@ JOIN_LIMIT_BYTES = 64 * 1024
 
 BYTES_PER_TURN = 4 * 1024 * 1024
 """How much one connection may send before the others get their turn."""
-
-
-class FileCutShort(OSError):
-    """A file range that was promised to a peer is no longer all there."""
 
 
 class Outbox:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from highwater.model.errors import StorageError
 from highwater.protocol.records.batch import HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader
+from highwater.storage.errors import DamagedSegment
 from highwater.storage.files import File
 
 LOOKUP_CHUNK_BYTES: Final = 8 * 1024
@@ -16,14 +16,6 @@ SCAN_CHUNK_BYTES: Final = 1024 * 1024
 
 _SPAN: Final = Struct(">qi4xb6xi")
 """Of a batch header: base offset, length, magic, last offset delta."""
-
-
-class DamagedSegment(StorageError):
-    """Bytes in a segment that are not the batch that should be there."""
-
-    def __init__(self, position: int, reason: str) -> None:
-        super().__init__(f"damaged at byte {position}: {reason}")
-        self.position = position
 
 
 def headers(file: File, start: int, end: int, *, chunk_bytes: int) -> Iterator[tuple[int, BatchHeader]]:

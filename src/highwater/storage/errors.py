@@ -1,6 +1,6 @@
 """What storage answers when it cannot do what it was asked."""
 
-from highwater.model.errors import ErrorCode, KafkaError
+from highwater.model.errors import ErrorCode, KafkaError, StorageError
 
 
 class OffsetOutOfRange(KafkaError):
@@ -40,3 +40,11 @@ class TransactionCoordinatorFenced(KafkaError):
     """A transaction marker from a coordinator that has been replaced."""
 
     code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+class DamagedSegment(StorageError):
+    """Bytes in a segment that are not the batch that should be there."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"damaged at byte {position}: {reason}")
+        self.position = position

@@ -13,9 +13,9 @@ from crc32c import crc32c
 from highwater.model.errors import KafkaError
 from highwater.protocol.records.batch import CHECKED_FROM, BatchHeader
 from highwater.storage import snapshot
-from highwater.storage.batch_scan import DamagedSegment
 from highwater.storage.checkpoints import DamagedCheckpoint
 from highwater.storage.compaction import swap
+from highwater.storage.errors import DamagedSegment
 from highwater.storage.files import Files
 from highwater.storage.leader_epochs import LeaderEpochs
 from highwater.storage.log_config import LogConfig

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from highwater.protocol.records.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader
 from highwater.storage import batch_scan
-from highwater.storage.batch_scan import DamagedSegment
+from highwater.storage.errors import DamagedSegment
 from highwater.storage.files import BytesLike, File, Files, write_all
 from highwater.storage.log_config import LogConfig
 from highwater.storage.offset_index import OffsetIndex

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from highwater.storage.batch_scan import DamagedSegment
+from highwater.storage.errors import DamagedSegment
 from highwater.storage.files import File, Files, write_all
 
 _ENTRY: Final = struct.Struct(">hqqqq")

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.server.outbox import JOIN_LIMIT_BYTES, FileCutShort, Outbox
+from highwater.server.errors import FileCutShort
+from highwater.server.outbox import JOIN_LIMIT_BYTES, Outbox
 from highwater.storage.file_region import FileRegion
 from highwater.storage.files import File, OsFiles
 

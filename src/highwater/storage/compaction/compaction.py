@@ -14,12 +14,12 @@ from highwater.protocol.records.batch import CHECKED_FROM, HEADER_BYTES, BatchHe
 from highwater.protocol.records.record import read_payload
 from highwater.protocol.records.spans import record_spans
 from highwater.storage import batch_scan
-from highwater.storage.batch_scan import DamagedSegment
 from highwater.storage.compaction import swap
 from highwater.storage.compaction.aborted_records import AbortedRecords
 from highwater.storage.compaction.batch_filter import BatchFilter
 from highwater.storage.compaction.offset_map import OffsetMap
 from highwater.storage.compaction.plan import CompactedGroup, CompactionPlan, SealedSegment, grouped
+from highwater.storage.errors import DamagedSegment
 from highwater.storage.files import Files
 from highwater.storage.segment import BatchSummary, Segment
 from highwater.storage.txn_index import TransactionIndex

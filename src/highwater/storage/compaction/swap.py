@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from highwater.storage import batch_scan
-from highwater.storage.batch_scan import DamagedSegment
+from highwater.storage.errors import DamagedSegment
 from highwater.storage.files import Files
 from highwater.storage.offset_index import OffsetIndex
 from highwater.storage.segment import LOG_SUFFIX

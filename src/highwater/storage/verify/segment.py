@@ -9,6 +9,7 @@ from highwater.model.errors import KafkaError
 from highwater.protocol.records.batch import HEADER, HEADER_BYTES, MAGIC, BatchHeader
 from highwater.protocol.records.validate import LAST_CODEC, check_batch
 from highwater.storage import batch_scan
+from highwater.storage.errors import DamagedSegment
 from highwater.storage.files import Files
 from highwater.storage.leader_epochs import LeaderEpochs
 from highwater.storage.verify.finding import Finding
@@ -50,7 +51,7 @@ def check_segment(files: Files, path: Path, walk: Walk, *, may_end_torn: bool) -
             yield from _check_batch(path, found, walk, base_offset)
             for check in checks:
                 yield from check.follow(found)
-    except batch_scan.DamagedSegment as damage:
+    except DamagedSegment as damage:
         rest = file.read(damage.position, HEADER_BYTES)
         is_torn = may_end_torn and _is_cut_short(rest, size - damage.position)
         problem = "ends in the middle of an append; the next start cuts it off" if is_torn else str(damage)
