@@ -41,6 +41,9 @@ MAX_HELD_BYTES: Final = 4 * 1024 * 1024
 MAX_WAITING_ANSWERS: Final = 1000
 """Requests of one connection that may be under way at once."""
 
+REQUESTS_PER_TURN: Final = 500
+"""Twenty thousand of the smallest requests fit into one receive; their answers must not all be in memory at once."""
+
 _REQUEST_HEAD: Final = Struct(">hhih")
 _API_VERSIONS_KEY: Final = 18
 
@@ -122,8 +125,12 @@ class Connection:
         self._metrics.received.value += received
         fault = ""
         try:
-            for frame in self._inbox.frames():
+            for number, frame in enumerate(self._inbox.frames(), 1):
                 self._take(frame)
+                if number % REQUESTS_PER_TURN == 0:
+                    self._finish_turn()
+                    if self.closed:
+                        return
         except KafkaError as error:
             fault = f"bad request: {error}"
         except Exception as error:  # noqa: BLE001 - a bug of ours costs this connection, not the broker
