@@ -64,6 +64,7 @@ class Forbids:
 def context_for(admin: Any, version: int, *forbidden: Operation) -> RequestContext:
     broker = SimpleNamespace(
         id=BrokerId(0),
+        loop=SimpleNamespace(time=lambda: 0.0),
         authorizer=Forbids(*forbidden),
         config=admin.config,
         cluster=admin.cluster,
