@@ -303,18 +303,20 @@ def show(
     with _told():
         from collections import deque
 
-        from highwater_spark.kafka.dead_letters import read_dead_letters
+        from highwater_spark.kafka.dead_letters import DeadLetters
 
         pipeline = _loaded(which, bootstrap)
-        meant = _choice(stage, error, topic, since, at)
-        letters = filter(meant, read_dead_letters(pipeline.kafka, pipeline.dead_letters))
+        letters = DeadLetters(pipeline.kafka, pipeline.dead_letters)
         table = Table("at", "came from", "stage", "error", "sent back", "value")
-        found = deque(letters, maxlen=limit)
+        found = deque(filter(_choice(stage, error, topic, since, at), letters), maxlen=limit)
         for letter in found:
             origin = f"{letter.topic}-{letter.source_partition}@{letter.source_offset}" if letter.topic else "-"
             value = (letter.value or b"").decode(errors="replace")
             place = f"{letter.partition}:{letter.offset}"
-            table.add_row(place, origin, letter.stage, letter.error, str(letter.replays or ""), value[:120])
+            back = "yes" if (letter.partition, letter.offset) in letters.sent_back else ""
+            if letter.replays:
+                back = f"{back} (and {letter.replays} times before)".strip()
+            table.add_row(place, origin, letter.stage, letter.error, back, value[:120])
         _console().print(table if found else f"no dead letters in {pipeline.dead_letters}")
 
 
@@ -329,23 +331,19 @@ def replay_dead_letters(
     topic: FromTopic = None,
     since: Since = None,
     at: Places = None,
+    again: Annotated[bool, typer.Option("--again", help="Also those that were sent back before.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be sent back.")] = False,
 ) -> None:
-    """Send chosen dead letters back to the topics they came from, as they came, for the pipeline to try again."""
+    """Send chosen dead letters back to the topics they came from, as they came and once, for another try."""
     with _told():
-        from highwater_spark.kafka.dead_letters import read_dead_letters, send_back
+        from highwater_spark.kafka.dead_letters import send_back
 
         if not (every or any((stage, error, topic, since, at))):
             raise PipelineError("say which dead letters: --all, --stage, --error, --topic, --since or --at")
         pipeline = _loaded(which, bootstrap)
         meant = _choice(stage, error, topic, since, at)
-        letters = [letter for letter in read_dead_letters(pipeline.kafka, pipeline.dead_letters) if meant(letter)]
-        usable = [letter for letter in letters if letter.topic is not None]
-        if dry_run:
-            typer.echo(f"{len(usable)} of {len(letters)} dead letters would be sent back")
-            return
-        sent = send_back(pipeline.kafka, usable)
-        typer.echo(f"{sent} of {len(letters)} dead letters sent back")
+        done = send_back(pipeline.kafka, pipeline.dead_letters, meant, again=again, dry_run=dry_run)
+        typer.echo(f"{done.sent} of {done.chosen} dead letters {'would be ' if dry_run else ''}sent back")
 
 
 def _choice(

@@ -14,7 +14,7 @@ from highwater_spark.errors import ClusterError, PipelineFileError, RunFailed, S
 from highwater_spark.flow.headers import Header
 from highwater_spark.flow.plan import RECORDS, plan_of
 from highwater_spark.flow.sources import Stretch
-from highwater_spark.kafka.dead_letters import Choice, read_dead_letters, send_back
+from highwater_spark.kafka.dead_letters import Choice, DeadLetters, Replayed, send_back
 from highwater_spark.run import quarantine
 from highwater_spark.run.progress import Silent, Snapshot
 from highwater_spark.run.replay import parse_offsets, replay, retargeted
@@ -146,13 +146,17 @@ def test_a_record_that_a_transform_cannot_take_is_set_aside_and_can_be_sent_back
 
     assert {value["id"] for value in values(read_topic(f"{names['out']}.at"))} == {1, 3}
     assert snapshot.dead_letters == 1
-    [letter] = read_dead_letters(pipeline.kafka, pipeline.dead_letters)
+    [letter] = DeadLetters(pipeline.kafka, pipeline.dead_letters)
     assert (letter.topic, letter.source_partition, letter.source_offset) == (names["source"], 0, 1)
     assert (letter.stage, letter.headers) == ("transform", (("trace", b"t-1"),))
     assert "Division by zero" in letter.error
 
-    assert list(filter(Choice(stage="parse"), [letter])) == []
-    assert send_back(pipeline.kafka, filter(Choice(stage="transform"), [letter])) == 1
+    def back(stage: str, *, again: bool = False) -> Replayed:
+        return send_back(pipeline.kafka, pipeline.dead_letters, Choice(stage=stage), again=again)
+
+    assert back("parse") == Replayed(chosen=0, sent=0)
+    assert back("transform") == Replayed(chosen=1, sent=1)
+    assert back("transform") == Replayed(chosen=1, sent=0), "it was sent back, and says so"
     returned = read_topic(names["source"])[-1]
     assert (returned.partition(), returned.offset(), returned.value()) == (0, 3, order(2, pieces=0).encode())
     assert headers_of(returned) == {"trace": "t-1", "__highwater.replays": "1"}

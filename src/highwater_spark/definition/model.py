@@ -38,7 +38,8 @@ class Mode(StrEnum):
 class Delivery(StrEnum):
     """What a crash can do to the records of topic sinks."""
 
-    AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"  # nothing: each is there once, whatever is killed
+    AT_LEAST_ONCE = "at-least-once"  # send some twice
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,10 +124,6 @@ class ExactlyOnceSink:
         """The group whose offsets hold the token."""
         return f"{self._sink_id}.token"
 
-    def close(self) -> None:
-        """End the connections of the driver; they are opened again if need be."""
-        self._brokers.close()
-
     def __call__(self, records: DataFrame, batch: int) -> None:
         """Write a micro-batch, for `foreachBatch`."""
         query = records.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
@@ -143,7 +139,8 @@ class ExactlyOnceSink:
         for _ in range(MAX_ATTEMPTS):
             started = time.monotonic()
             try:
-                return self._attempt(prepared, query, batch)
+                with self._brokers:  # between micro-batches no connection is kept, and so none can go stale
+                    return self._attempt(prepared, query, batch)
             except AttemptFailed as error:
                 failure = error
             except Refused as error:
@@ -178,16 +175,24 @@ class ExactlyOnceSink:
         )
         if judged is Verdict.DONE:
             return Delivered(0, was_there=True, counts={})
-        targets = [Target(topic, partition) for topic in self._topics for partition in range(layout.partitions[topic])]
-        self._transactions.add_partitions(identity, targets)
-        self._told(Step.PARTITIONS_ADDED)
-        delivered = self._send(prepared, identity, layout, batch)
-        self._told(Step.CHECKED)
         after = Token(1 if token is None else token.number + 1, query, batch, layout.partitions)
-        self._commit(identity, after, batch)
+        try:
+            delivered = self._transact(prepared, identity, layout, after)
+        except BaseException:
+            self._transactions.abort(identity)
+            raise
         self._told(Step.COMMITTED)
         self._take_over = False
         self._untried_from = batch + 1
+        return delivered
+
+    def _transact(self, prepared: DataFrame, identity: Identity, layout: Layout, token: Token) -> Delivered:
+        targets = [Target(topic, partition) for topic in self._topics for partition in range(layout.partitions[topic])]
+        self._transactions.add_partitions(identity, targets)
+        self._told(Step.PARTITIONS_ADDED)
+        delivered = self._send(prepared, identity, layout, token.batch)
+        self._told(Step.CHECKED)
+        self._commit(identity, token)
         return delivered
 
     def _layout(self) -> Layout:
@@ -233,11 +238,11 @@ class ExactlyOnceSink:
                 counts[label] = counts.get(label, 0) + row["records"]
         return Delivered(written, was_there=False, counts=counts)
 
-    def _commit(self, identity: Identity, token: Token, batch: int) -> None:
+    def _commit(self, identity: Identity, token: Token) -> None:
         notes = {Target(topic, 0): entry for topic, entry in token.entries().items()}
         self._transactions.commit_offsets(identity, self.token_group, notes)
         if self._group is not None and self._source_offsets is not None:
-            ends = {Target(*place): (offset, "") for place, offset in self._source_offsets(batch).items()}
+            ends = {Target(*place): (offset, "") for place, offset in self._source_offsets(token.batch).items()}
             if ends:
                 self._transactions.commit_offsets(identity, self._group, ends)
         self._told(Step.OFFSETS_ADDED)

@@ -1,5 +1,6 @@
 """The driver's side of a transaction, request by request: fence, look at the token, add partitions, commit."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -26,6 +27,7 @@ from highwater.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from highwater_spark.exactly_once.brokers import GROUP, TRANSACTION, Brokers, Coordinator, Refused, Target
+from highwater_spark.exactly_once.connection import Disconnected
 from highwater_spark.exactly_once.token import Entries
 
 # Those that every broker since Kafka 3.0 knows, 4.x included. Later ones make the broker add partitions by itself and
@@ -158,16 +160,31 @@ class Transactions:
 
     def commit(self, identity: Identity) -> None:
         """Commit everything; on return it is decided. If the answer is lost, ask again with the same epoch."""
-        asked = EndTxnRequest(
-            transactional_id=identity.transactional_id,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
-            committed=True,
+        self._coordinator.ask(
+            _end(identity, committed=True), EndTxnResponse, END_TXN_VERSION, lambda found: [found.error_code]
         )
-        self._coordinator.ask(asked, EndTxnResponse, END_TXN_VERSION, lambda found: [found.error_code])
+
+    def abort(self, identity: Identity) -> None:
+        """Abort what is not committed, so that readers need not wait for it; a broker that does not answer is let be.
+
+        Should a commit be under way, this comes too late, and the token will tell.
+        """
+        with contextlib.suppress(Disconnected, Refused):
+            self._brokers.call(
+                self._coordinator.locate(), _end(identity, committed=False), EndTxnResponse, END_TXN_VERSION
+            )
 
     def _group(self, group: str) -> Coordinator:
         return self._groups.setdefault(group, Coordinator(self._brokers, group, GROUP))
+
+
+def _end(identity: Identity, *, committed: bool) -> EndTxnRequest:
+    return EndTxnRequest(
+        transactional_id=identity.transactional_id,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        committed=committed,
+    )
 
 
 def is_lost(error: Refused) -> bool:

@@ -69,7 +69,11 @@ def reads(source: Source, topic: str) -> bool:
 
 
 def _options(kafka: Kafka, source: Source) -> dict[str, str]:
-    options = spark_options(kafka) | {"includeHeaders": "true", "failOnDataLoss": str(source.stop_on_data_loss).lower()}
+    options = spark_options(kafka) | {
+        "kafka.isolation.level": "read_committed",  # another pipeline's micro-batch is read whole or not at all
+        "includeHeaders": "true",
+        "failOnDataLoss": str(source.stop_on_data_loss).lower(),
+    }
     if source.pattern is not None:
         options["subscribePattern"] = source.pattern
     else:

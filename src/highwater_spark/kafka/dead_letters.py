@@ -1,9 +1,9 @@
 """Dead letters: reading them, and sending chosen ones back to where they came from."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaException, Message, Producer, TopicPartition
 
@@ -13,7 +13,11 @@ from highwater_spark.flow.headers import Header
 from highwater_spark.kafka.clients import librdkafka_settings
 
 ANSWER_SECONDS: Final = 15.0
+TRANSACTION_SECONDS: Final = 60.0
 REPLAYS: Final = "__highwater.replays"  # how often a record was sent back
+SENT_BACK: Final = "__highwater.sent-back"  # marks a note in the dead-letter topic: the letter at this offset was
+
+Place = tuple[int, int]  # partition and offset in the dead-letter topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,16 +37,40 @@ class DeadLetter:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...]  # the record's own
+    is_note: bool  # not a dead letter, but the note that the one at `source_offset` was sent back
 
 
-def read_dead_letters(kafka: Kafka, topic: str) -> Iterator[DeadLetter]:
-    """Return all dead letters that are there now, partition by partition in their order."""
-    settings = librdkafka_settings(kafka) | {"group.id": "highwater-dead-letters", "enable.auto.commit": False}
-    consumer = Consumer(settings | {"enable.partition.eof": True})
-    try:
-        yield from (_letter(message) for message in _messages(consumer, kafka, topic))
-    finally:
-        consumer.close()
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a replay of dead letters did."""
+
+    chosen: int
+    sent: int
+
+
+class DeadLetters:
+    """All dead letters that are there now, partition by partition in their order.
+
+    `sent_back` has the places of those that were sent back, once all are read.
+    """
+
+    def __init__(self, kafka: Kafka, topic: str) -> None:
+        self._kafka = kafka
+        self._topic = topic
+        self.sent_back: set[Place] = set()
+
+    def __iter__(self) -> Iterator[DeadLetter]:
+        settings = librdkafka_settings(self._kafka) | {"group.id": "highwater-dead-letters"}
+        consumer = Consumer(settings | {"enable.auto.commit": False, "enable.partition.eof": True})
+        try:
+            for message in _messages(consumer, self._kafka, self._topic):
+                letter = _letter(message)
+                if letter.is_note:
+                    self.sent_back.add((letter.partition, letter.source_offset))
+                else:
+                    yield letter
+        finally:
+            consumer.close()
 
 
 def _messages(consumer: Consumer, kafka: Kafka, topic: str) -> Iterator[Message]:
@@ -85,6 +113,7 @@ def _letter(message: Message) -> DeadLetter:
         key=message.key(),
         value=message.value(),
         headers=tuple((n, v) for n, v in headers if not n.startswith(Header.PREFIX) and n != REPLAYS),
+        is_note=SENT_BACK in told,
     )
 
 
@@ -113,32 +142,56 @@ class Choice:
         )
 
 
-def send_back(kafka: Kafka, letters: Iterable[DeadLetter]) -> int:
-    """Send records back to their topic and partition, as they came; return how many are acknowledged.
+def send_back(
+    kafka: Kafka, topic: str, choice: Callable[[DeadLetter], bool], *, again: bool = False, dry_run: bool = False
+) -> Replayed:
+    """Send chosen dead letters back to their topic and partition, as they came, each exactly once.
 
-    Rows that were refused by routing are left out: they are results, not records of a source.
+    One transaction holds the records and, in the dead-letter topic, a note for each that it was sent back; those that
+    have one are left out, unless they are meant to be sent `again`. Rows that were refused by routing are left out too:
+    they are results, not records of a source.
     """
-    producer = Producer(librdkafka_settings(kafka) | {"acks": "all", "enable.idempotence": True})
-    failures: list[str] = []
-    sent = 0
-    for letter in letters:
-        if letter.topic is None:
-            continue
-        producer.produce(
-            letter.topic,
-            letter.value,
-            letter.key,
-            partition=letter.source_partition,
-            timestamp=letter.timestamp_ms,
-            headers=[*letter.headers, (REPLAYS, str(letter.replays + 1).encode())],
-            on_delivery=lambda error, _: failures.append(error.str()) if error else None,
-        )
-        producer.poll(0)
-        sent += 1
-    deadline = time.monotonic() + ANSWER_SECONDS
-    while producer.flush(1.0) and time.monotonic() < deadline:
-        pass
-    lost = len(producer) + len(failures)
-    if lost:
-        raise ClusterError(f"{lost} of {sent} records were not sent back: {failures[0] if failures else 'no answer'}")
-    return sent
+    settings = {"transactional.id": f"{topic}.replay", "transaction.timeout.ms": int(TRANSACTION_SECONDS * 1000)}
+    producer = Producer(librdkafka_settings(kafka) | settings)
+    try:
+        # Before the letters are read: whoever else is sending them back can no longer finish.
+        producer.init_transactions(ANSWER_SECONDS)
+        letters = DeadLetters(kafka, topic)
+        chosen = [letter for letter in letters if choice(letter)]
+        due = [
+            letter
+            for letter in chosen
+            if letter.topic is not None and (again or (letter.partition, letter.offset) not in letters.sent_back)
+        ]
+        if due and not dry_run:
+            producer.begin_transaction()
+            for letter in due:
+                _send(producer, topic, letter)
+            producer.commit_transaction(TRANSACTION_SECONDS)
+    except KafkaException as error:
+        raise ClusterError(f"nothing was sent back: {error.args[0].str()}") from error
+    return Replayed(len(chosen), len(due))
+
+
+def _send(producer: Producer, topic: str, letter: DeadLetter) -> None:
+    """Send a letter back, and the note that it was."""
+    assert letter.topic is not None, "it came from somewhere"
+    headers = [*letter.headers, (REPLAYS, str(letter.replays + 1).encode())]
+    record = {"value": letter.value, "key": letter.key, "timestamp": letter.timestamp_ms, "headers": headers}
+    _produce(producer, letter.topic, letter.source_partition, record)
+    place = (Header.OFFSET, str(letter.offset).encode())
+    _produce(producer, topic, letter.partition, {"headers": [(SENT_BACK, b"yes"), place]})
+
+
+def _produce(producer: Producer, topic: str, partition: int, record: Mapping[str, Any]) -> None:
+    deadline = time.monotonic() + TRANSACTION_SECONDS
+    while True:
+        try:
+            producer.produce(topic, partition=partition, **record)
+        except BufferError as error:  # the queue is full, and empties as acknowledgements come in
+            if time.monotonic() > deadline:
+                raise ClusterError(f"nothing was sent back: {topic} does not take the records") from error
+            producer.poll(0.1)
+        else:
+            producer.poll(0)
+            return

@@ -7,7 +7,7 @@ from typing import Final
 
 from pyspark.errors import PySparkException, PythonException
 
-from highwater_spark.errors import PipelineError
+from highwater_spark.errors import BrokerAway, PipelineError
 
 _MAX_TEXT: Final = 300
 
@@ -63,6 +63,8 @@ _FATAL: Final = (
 
 def failure_of(error: BaseException) -> Failure:
     """Classify what ended a query."""
+    if isinstance(error, BrokerAway):
+        return Failure(Kind.BROKER_AWAY, str(error))
     if isinstance(error, PipelineError):
         return Failure(Kind.FATAL, str(error))
     told = str(error)

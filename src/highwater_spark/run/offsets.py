@@ -21,6 +21,11 @@ def planned_batch(query: Folder) -> tuple[int, Ranges]:
     return last, {place: (starts.get(place, 0), end) for place, end in ends.items()}
 
 
+def end_offsets(query: Folder, number: int) -> dict[tuple[str, int], int]:
+    """Return up to where, exclusive, a micro-batch reads each partition."""
+    return _offsets(query.folder("offsets").read(str(number)))
+
+
 def _initial(query: Folder) -> dict[tuple[str, int], int]:
     """Return where the sources began; each noted it at its very first start."""
     sources = query.folder("sources")

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from highwater_spark.definition.model import Mode, Pipeline, Sink, TableSink
 from highwater_spark.errors import ClusterError, PipelineError, did_you_mean
-from highwater_spark.flow.delivery import AtLeastOnce, Batch
+from highwater_spark.flow.delivery import Batch, delivery_of
 from highwater_spark.flow.plan import QueryPlan, plan_of
 from highwater_spark.flow.sources import Stretch, batch_of, reads
 from highwater_spark.kafka.cluster import Cluster
@@ -85,7 +85,8 @@ def replay(spark: SparkSession, pipeline: Pipeline, stretch: Stretch, display: D
         tables[sink.name].check(plan.views[sink.view])
     everything = QueryPlan("replay", None, Mode.APPEND, pipeline.sinks, frozenset(plan.views))
     tally = Tally()
-    writer = BatchWriter(pipeline, everything, AtLeastOnce(pipeline.kafka), tables, tally)
+    delivery = delivery_of(pipeline, pipeline.sinks, f"{pipeline.name}.{identity}")
+    writer = BatchWriter(pipeline, everything, delivery, tables, tally)
     raw = {source.name: batch_of(spark, pipeline.kafka, source, stretch) for source in pipeline.sources}
     display.say(f"replaying {', '.join(source.subscription for source in pipeline.sources)}")
     writer.write(mixed_records(pipeline, raw), Batch(identity, 0))

@@ -11,22 +11,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from highwater_spark.definition.model import Pipeline
 from highwater_spark.errors import BrokerAway, RunFailed
-from highwater_spark.flow.delivery import AtLeastOnce, Batch
+from highwater_spark.flow.delivery import Batch, TopicDelivery, delivery_of
 from highwater_spark.flow.outputs import DEAD_LETTERS
-from highwater_spark.flow.plan import QueryPlan, plan_of
+from highwater_spark.flow.plan import RECORDS, QueryPlan, plan_of
 from highwater_spark.flow.sources import Stretch
 from highwater_spark.kafka.cluster import Cluster
 from highwater_spark.run.batches import BatchWriter
 from highwater_spark.run.failures import Failure, Kind, failure_of
-from highwater_spark.run.offsets import planned_batch
+from highwater_spark.run.offsets import end_offsets, planned_batch
 from highwater_spark.run.progress import Display, Silent, Snapshot
 from highwater_spark.run.quarantine import MAX_REMEMBERED, Search
 from highwater_spark.run.queries import RunningQuery, stream_of_query
-from highwater_spark.run.state import StateStore
+from highwater_spark.run.state import Folder, StateStore
 from highwater_spark.run.tally import Tally
 from highwater_spark.table.formats import SinkTable, table_of
 
@@ -58,7 +58,6 @@ class Runner:
         self._options = options or RunOptions()
         self._display: Display = display or Silent()
         self._cluster = Cluster(pipeline.kafka)
-        self._delivery = AtLeastOnce(pipeline.kafka)
         self._tally = Tally()
         self._queries: list[RunningQuery] = []
         self._waiting: str | None = None
@@ -93,10 +92,28 @@ class Runner:
     def _writer_name(self, sink: str) -> str:
         return f"{self._pipeline.name}.{sink}"
 
+    def _sink_id(self, plan: QueryPlan) -> str:
+        """Return the name under which a query writes to topics, and the group that shows how far it has read."""
+        return self._pipeline.name if plan.name == RECORDS else f"{self._pipeline.name}.{plan.name}"
+
+    def _delivery(self, plan: QueryPlan) -> TopicDelivery:
+        folder = self._query_folder(plan)
+        return delivery_of(
+            self._pipeline,
+            plan.sinks,
+            self._sink_id(plan),
+            source_offsets=lambda batch: end_offsets(folder, batch),
+            take_over=self._options.full_refresh,
+            untried_from=planned_batch(folder)[0] + 1,
+        )
+
+    def _query_folder(self, plan: QueryPlan) -> Folder:
+        return self._store.folder.folder(f"queries/{plan.name}")
+
     def _start_first(self, plan: QueryPlan, tables: Mapping[str, SinkTable]) -> None:
         query = RunningQuery(
             plan,
-            BatchWriter(self._pipeline, plan, self._delivery, tables, self._tally),
+            BatchWriter(self._pipeline, plan, self._delivery(plan), tables, self._tally),
             self._store.query_place(plan.name),
         )
         is_first_run = not self._store.has_run(plan.name)
@@ -146,8 +163,7 @@ class Runner:
 
     def _set_aside(self, query: RunningQuery) -> bool:
         """Make dead letters of the records on which a micro-batch fails; return whether there were any."""
-        place = self._store.folder.folder(f"queries/{query.plan.name}")
-        number, ranges = planned_batch(place)
+        number, ranges = planned_batch(self._query_folder(query.plan))
         if not any(end > start for start, end in ranges.values()):
             return False
         state = self._store.state
@@ -158,7 +174,7 @@ class Runner:
             if len(state.quarantine) + len(culprits) > MAX_REMEMBERED:
                 raise RunFailed(f"more than {MAX_REMEMBERED} records failed in transforms: mend them, --full-refresh")
             if culprits:
-                self._delivery.deliver(search.dead_letters(culprits), Batch(query.plan.name, number))
+                self._bury(query.plan, search.dead_letters(culprits), number)
         finally:
             search.close()
         self._tally.add(DEAD_LETTERS, len(culprits))
@@ -168,6 +184,15 @@ class Runner:
             topic, partition, offset = culprit.place
             self._display.say(f"set aside {topic}-{partition}@{offset}: {culprit.error}")
         return bool(culprits)
+
+    def _bury(self, plan: QueryPlan, letters: DataFrame, number: int) -> None:
+        """Send the dead letters of a micro-batch that failed; they go out before the micro-batch runs without them.
+
+        A crash before they are noted in the state finds them again, the same ones, and the token says they were sent.
+        """
+        delivery = delivery_of(self._pipeline, (), f"{self._sink_id(plan)}.set-aside", take_over=True)
+        noted = len(self._store.state.quarantine)
+        delivery.deliver(letters, Batch(f"{self._store.state.run_id}/{number}", noted))
 
     def _wait_for_broker(self) -> None:
         self._cluster.wait_until_there(self._options.patience_seconds, self._tell_waiting, self._options.stop)

@@ -1,6 +1,7 @@
 """What a pipeline remembers between runs, in its checkpoint beside what Spark remembers there."""
 
 import json
+import uuid
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -76,6 +77,7 @@ class RunState:
     pipeline: str
     outputs: dict[str, int] = field(default_factory=dict)  # the partitions of each output topic when it last ran
     quarantine: list[list[Any]] = field(default_factory=list)  # [topic, partition, offset] of records left out
+    run_id: str = field(default_factory=lambda: uuid.uuid4().hex)  # of all runs on this checkpoint
 
 
 class StateStore:
