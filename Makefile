@@ -3,9 +3,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUNS ?= 1
 CODE := $(wildcard src tests tools benchmarks)
 
-.PHONY: help setup demo test lint format bench docs compiled jars kcat go-clients clean
+.PHONY: help setup demo test matrix lint format bench docs compiled jars kcat go-clients clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -40,6 +41,9 @@ demo: $(VENV)/.ready ## a broker, a producer, a group of readers and a Spark pip
 
 test: setup ## every test
 	$(BIN)/pytest
+
+matrix: setup ## the exactly-once sink under every kill, on one broker, on three, and on Apache Kafka; RUNS=3 runs it thrice
+	for run in $$(seq $(RUNS)); do $(BIN)/pytest tests/matrix -m '' || exit 1; done
 
 lint: $(VENV)/.ready ## ruff, mypy --strict, and who may import whom
 	$(BIN)/ruff check $(CODE)

@@ -1,0 +1,154 @@
+"""A driver to be killed: a streaming query through the exactly-once sink, with a fault at a chosen step.
+
+Run as `python driver.py SPEC`, where SPEC is the JSON of a `Spec`. Not a test by itself.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Self
+
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+from highwater_spark.exactly_once import ExactlyOnceSink, Step
+from highwater_spark.run.offsets import end_offsets
+from highwater_spark.run.state import Folder
+from highwater_spark.session import session
+
+JARS = Path(__file__).parents[2] / ".tools" / "spark"
+GATE_SECONDS = 240.0
+PER_BATCH = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """What to run, and what to do to it."""
+
+    bootstrap: str
+    source: str
+    topics: list[str]
+    sink_id: str
+    folder: str
+    master: str = "local[2]"
+    conf: dict[str, str] = field(default_factory=dict)
+    transaction_timeout_ms: int = 120_000
+    batch: int = -1  # at which micro-batch the fault comes
+    step: str = ""  # after which step
+    fault: str = ""  # driver, worker, executor: is killed; a number: that process is; gate: wait until told to go on
+
+    def text(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        return cls(**json.loads(text))
+
+
+class Fault:
+    """The fault, as the sink's observer: it comes once, at its step of its micro-batch."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self.batch = -1
+
+    def __call__(self, step: Step) -> None:
+        spec = self._spec
+        if (self.batch, step.name) != (spec.batch, spec.step) or not spec.fault:
+            return
+        happened = Path(spec.folder) / f"fault-{spec.batch}-{spec.step}-{spec.fault}"
+        try:
+            happened.touch(exist_ok=False)
+        except FileExistsError:
+            return
+        self._happen(spec.fault)
+
+    def _happen(self, fault: str) -> None:
+        if fault == "driver":
+            kill_driver()
+        elif fault == "worker":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif fault == "executor":
+            assert TaskContext.get() is not None, "only a task has an executor"
+            os.kill(parent_of(os.getppid()), signal.SIGKILL)  # our parent is PySpark's daemon, its parent the JVM
+        elif fault == "gate":
+            deadline = time.monotonic() + GATE_SECONDS
+            while not (Path(self._spec.folder) / "go").exists() and time.monotonic() < deadline:
+                time.sleep(0.02)
+        else:
+            os.kill(int(fault), signal.SIGKILL)
+
+
+def kill_driver() -> None:
+    """Kill the JVM and ourselves, from wherever in the driver's family of processes we are."""
+    folder = os.environ["MATRIX_PIDS"]
+    for pid in Path(folder).read_text().split():
+        os.kill(int(pid), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+
+
+def main(spec: Spec) -> None:
+    folder = Path(spec.folder)
+    conf = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "600m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.ui.enabled": "false",
+        **spec.conf,
+    }
+    pids = folder / f"pids-{os.getpid()}"
+    os.environ["MATRIX_PIDS"] = str(pids)
+    spark = session(app_name="matrix", master=spec.master, jars=[JARS], conf=conf, log_file=folder / "spark.log")
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    pids.write_text(f"{jvm.java.lang.ProcessHandle.current().pid()} {os.getpid()}")
+    fault = Fault(spec)
+    checkpoint = folder / "checkpoint"
+    place = Folder(spark, str(checkpoint))
+    sink = ExactlyOnceSink(
+        spec.bootstrap,
+        sink_id=spec.sink_id,
+        topics=spec.topics,
+        transaction_timeout_ms=spec.transaction_timeout_ms,
+        patience_seconds=120,
+        group=f"{spec.sink_id}.group",
+        source_offsets=lambda batch: end_offsets(place, batch),
+        observer=fault,
+    )
+
+    def write(rows: DataFrame, number: int) -> None:
+        fault.batch = number
+        sink(rows, number)
+
+    query = results(spark, spec).writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint))
+    query.trigger(availableNow=True).start().awaitTermination()
+    spark.stop()
+
+
+def results(spark: SparkSession, spec: Spec) -> DataFrame:
+    """Return what is written: each number, doubled, in the topic that it chooses."""
+    stream = spark.readStream.format("kafka").options(
+        **{"kafka.bootstrap.servers": spec.bootstrap, "kafka.isolation.level": "read_committed"},
+        subscribe=spec.source,
+        startingOffsets="earliest",
+        maxOffsetsPerTrigger=str(PER_BATCH),
+    )
+    choice = " ".join(f"WHEN n % {len(spec.topics)} = {place} THEN '{name}'" for place, name in enumerate(spec.topics))
+    numbers = stream.load().selectExpr("cast(cast(value as string) as bigint) AS n")
+    return numbers.selectExpr(
+        f"CASE {choice} END AS topic", "cast(n as string) AS key", "cast(2 * n as string) AS value"
+    )
+
+
+if __name__ == "__main__":
+    main(Spec.read(sys.argv[1]))

@@ -1,0 +1,232 @@
+"""The three brokers that the matrix runs on, each of which can be killed and comes back."""
+
+import tempfile
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import ClassVar
+
+from benchmarks.brokers import ApacheKafka
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from highwater.testing.broker import BrokerProcess
+from highwater.testing.cluster import ClusterProcesses
+from highwater.testing.waiting import wait_until
+
+PATIENCE_SECONDS = 120.0
+FAST_ABORTS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000}
+
+
+class Target(ABC):
+    """Where records go."""
+
+    replicas: ClassVar[int] = 1
+
+    @property
+    @abstractmethod
+    def bootstrap(self) -> str:
+        """Where clients connect."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start it, fresh."""
+
+    @abstractmethod
+    def remove(self) -> None:
+        """End it and remove what it wrote."""
+
+    @abstractmethod
+    def pid_of_leader(self, topic: str) -> int:
+        """Return the process that leads partition 0 of a topic."""
+
+    @abstractmethod
+    def revive(self) -> None:
+        """Start again whatever was killed."""
+
+    @abstractmethod
+    def restart_all(self) -> None:
+        """Stop and start each broker, one after the other."""
+
+    def create(self, topic: str, partitions: int) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        config = {"min.insync.replicas": "2"} if self.replicas > 2 else {}
+        asked = NewTopic(topic, partitions, self.replicas, config=config)
+        admin.create_topics([asked])[topic].result(PATIENCE_SECONDS)
+
+    def leader(self, topic: str) -> int:
+        """Return the id of the broker that leads partition 0 of a topic, once there is one."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        found: list[int] = []
+
+        def is_there() -> bool:
+            described = admin.list_topics(topic, timeout=10).topics[topic].partitions
+            found[:] = [described[0].leader] if 0 in described and described[0].leader >= 0 else []
+            return bool(found)
+
+        wait_until(is_there, f"a leader of {topic}", timeout_seconds=PATIENCE_SECONDS)
+        return found[0]
+
+
+class SingleBroker(Target):
+    def __init__(self) -> None:
+        self._broker = BrokerProcess(FAST_ABORTS)
+
+    @property
+    def bootstrap(self) -> str:
+        return self._broker.bootstrap_servers
+
+    def start(self) -> None:
+        self._broker.start()
+
+    def remove(self) -> None:
+        self._broker.remove()
+
+    def pid_of_leader(self, topic: str) -> int:  # noqa: ARG002 - there is only one
+        return self._broker.pid
+
+    def revive(self) -> None:
+        if not self._broker.is_running:
+            self._broker.start()
+
+    def restart_all(self) -> None:
+        self._broker.stop()
+        self._broker.start()
+
+
+class Cluster(Target):
+    replicas = 3
+
+    def __init__(self) -> None:
+        self._cluster = ClusterProcesses(3, {**FAST_ABORTS, "transaction.state.log.min.isr": 2})
+
+    @property
+    def bootstrap(self) -> str:
+        return self._cluster.bootstrap_servers
+
+    def start(self) -> None:
+        self._cluster.start()
+
+    def remove(self) -> None:
+        self._cluster.remove()
+
+    def pid_of_leader(self, topic: str) -> int:
+        return self._cluster.brokers[self.leader(topic)].pid
+
+    def revive(self) -> None:
+        for broker in self._cluster.brokers.values():
+            if not broker.is_running:
+                broker.start()
+        self._await_in_sync()
+
+    def restart_all(self) -> None:
+        for broker in self._cluster.brokers.values():
+            broker.stop()
+            broker.start()
+            self._await_in_sync()
+
+    def _await_in_sync(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+        def is_whole() -> bool:
+            topics = admin.list_topics(timeout=10).topics.values()
+            return all(len(part.isrs) == self.replicas for topic in topics for part in topic.partitions.values())
+
+        wait_until(is_whole, "every replica in sync", timeout_seconds=PATIENCE_SECONDS)
+
+
+class Apache(Target):
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="apache-kafka-")
+        self._broker = FastAborts(Path(self._folder.name) / "1")
+
+    @property
+    def bootstrap(self) -> str:
+        return self._broker.bootstrap
+
+    def start(self) -> None:
+        self._broker.prepare()
+        self._broker.start()
+
+    def remove(self) -> None:
+        self._broker.kill()
+        self._folder.cleanup()
+
+    def pid_of_leader(self, topic: str) -> int:  # noqa: ARG002 - there is only one
+        return self._broker.pid
+
+    def revive(self) -> None:
+        if not self._broker.is_running:
+            self._broker.kill()
+            self._broker.start()
+
+    def restart_all(self) -> None:
+        self._broker.stop()
+        self._broker.start()
+
+
+class FastAborts(ApacheKafka):
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def settings(self) -> dict[str, object]:
+        return {**super().settings(), **FAST_ABORTS}
+
+
+TARGETS: dict[str, type[Target]] = {"single": SingleBroker, "cluster": Cluster, "apache": Apache}
+
+
+def committed_values(bootstrap: str, topics: list[str]) -> list[int]:
+    """Return every value that a read_committed reader finds up to the last stable offset."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "matrix",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "log_level": 0,
+        }
+    )
+    try:
+        left = {
+            (topic, partition)
+            for topic in topics
+            for partition in consumer.list_topics(topic, timeout=PATIENCE_SECONDS).topics[topic].partitions
+        }
+        consumer.assign([TopicPartition(*place, 0) for place in left])
+        values = []
+        while left:
+            message = consumer.poll(PATIENCE_SECONDS)
+            assert message is not None, f"no end of {left}"
+            problem = message.error()
+            if problem is None:
+                values.append(int(message.value() or b""))
+            elif problem.name() == "_PARTITION_EOF":
+                left.discard((message.topic() or "", message.partition() or 0))
+        return values
+    finally:
+        consumer.close()
+
+
+def await_stable(bootstrap: str, topics: list[str]) -> None:
+    """Return when no transaction is open in any partition: the last stable offset is the end."""
+    readers = [
+        Consumer({"bootstrap.servers": bootstrap, "group.id": "matrix", "isolation.level": level, "log_level": 0})
+        for level in ("read_committed", "read_uncommitted")
+    ]
+    try:
+        places = [
+            TopicPartition(topic, partition)
+            for topic in topics
+            for partition in readers[0].list_topics(topic, timeout=PATIENCE_SECONDS).topics[topic].partitions
+        ]
+
+        def is_stable() -> bool:
+            ends = [[reader.get_watermark_offsets(place, timeout=30)[1] for place in places] for reader in readers]
+            return ends[0] == ends[1]
+
+        wait_until(is_stable, "no open transaction", timeout_seconds=PATIENCE_SECONDS)
+    finally:
+        for reader in readers:
+            reader.close()
