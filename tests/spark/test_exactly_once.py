@@ -224,7 +224,7 @@ def test_records_are_what_the_columns_say(
 ) -> None:
     """Keys go where the Java client would send them; given partitions, headers, nulls and topics are kept."""
     one, other, theirs = new_topic(partitions=5), new_topic(partitions=2), new_topic(partitions=5)
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (one, b"key-%d" % number, b"value-%d" % number, None, [("n", b"%d" % number), ("none", None)])
         for number in range(40)
     ]
@@ -236,10 +236,10 @@ def test_records_are_what_the_columns_say(
 
     java = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random"})
     expected: dict[bytes | None, int | None] = {}
-    for _, key, _, _, _ in rows[:40]:
+    for number in range(40):
         java.produce(
             theirs,
-            key=key,
+            key=b"key-%d" % number,
             on_delivery=lambda _, message: expected.update({message.key(): message.partition()}),
         )
     java.flush(30)

@@ -24,11 +24,22 @@ from highwater_spark.exactly_once.routing import (
 )
 from highwater_spark.exactly_once.security import security_of
 from highwater_spark.exactly_once.slots import numbers_for
-from highwater_spark.exactly_once.tasks import AWAY, COUNTED, FAILED, REFUSED, REPORT_SCHEMA, TASK, WRITTEN, SendTask
+from highwater_spark.exactly_once.tasks import (
+    AWAY,
+    COUNTED,
+    FAILED,
+    REFUSED,
+    REPORT_SCHEMA,
+    TASK,
+    WRITTEN,
+    RouteAndSend,
+    SendTask,
+)
 from highwater_spark.exactly_once.token import Token, Verdict, token_of, verdict
 from highwater_spark.exactly_once.transaction import Identity, Transactions, is_lost
 
 MAX_ATTEMPTS: Final = 5  # each under a new epoch
+SMALL_RECORDS: Final = 30_000  # one task sends so many in some 0.05 s
 LISTENER_MS: Final = 10_000
 QUERY_ID: Final = "sql.streaming.queryId"  # a local property that Spark sets for the thread of a streaming query
 
@@ -116,6 +127,8 @@ class ExactlyOnceSink:
         self._untried_from = untried_from
         self._labels = tuple(labels)
         self._observer = observer
+        self._last_records: int | None = None
+        self._has_checked_speculation = False
         self._brokers = Brokers(bootstrap_servers, self._security, patience_seconds)
         self._transactions = Transactions(self._brokers, sink_id, transaction_timeout_ms)
 
@@ -133,7 +146,9 @@ class ExactlyOnceSink:
 
     def write(self, records: DataFrame, *, query: str, batch: int) -> Delivered:
         """Write records once, however often it is called for the same `batch` of the same `query`."""
-        _refuse_speculation(records.sparkSession)
+        if not self._has_checked_speculation:
+            _refuse_speculation(records.sparkSession)
+            self._has_checked_speculation = True
         prepared = _prepared(records, self._topics, with_label=bool(self._labels))
         failure: Exception | None = None
         for _ in range(MAX_ATTEMPTS):
@@ -208,7 +223,7 @@ class ExactlyOnceSink:
         spark = prepared.sparkSession
         partitions = tuple((topic, layout.partitions[topic]) for topic in self._topics)
         total = sum(count for _, count in partitions)
-        tasks = max(1, min(total, spark.sparkContext.defaultParallelism))
+        tasks = self._tasks(spark, total)
         routing = Routing(
             partitions=partitions,
             labels=self._labels,
@@ -227,8 +242,12 @@ class ExactlyOnceSink:
             on_send=None if observer is None else lambda: observer(Step.SENT),
         )
         schema = ROUTED_SCHEMA if "headers" in prepared.columns else ROUTED_SCHEMA_WITHOUT_HEADERS
-        routed = prepared.mapInArrow(routing, schema).repartition(tasks, "slot")
-        rows = routed.mapInArrow(sending, REPORT_SCHEMA).collect()
+        if tasks == 1:
+            reported = prepared.repartition(1).mapInArrow(RouteAndSend(routing, sending), REPORT_SCHEMA)
+        else:
+            routed = prepared.mapInArrow(routing, schema).repartition(tasks, "slot")
+            reported = routed.mapInArrow(sending, REPORT_SCHEMA)
+        rows = reported.collect()
         _check(spark, rows, tasks)
         written = sum(row["records"] for row in rows if row["what"] == WRITTEN)
         counts: dict[str, int] = {}
@@ -236,7 +255,14 @@ class ExactlyOnceSink:
             if row["what"] == COUNTED and self._labels:
                 label = self._labels[row["number"]]
                 counts[label] = counts.get(label, 0) + row["records"]
+        self._last_records = written
         return Delivered(written, was_there=False, counts=counts)
+
+    def _tasks(self, spark: SparkSession, targets: int) -> int:
+        """Return by how many tasks to send: one if the last micro-batch was small, for a second stage costs more."""
+        if self._last_records is not None and self._last_records <= SMALL_RECORDS:
+            return 1
+        return max(1, min(targets, spark.sparkContext.defaultParallelism))
 
     def _commit(self, identity: Identity, token: Token) -> None:
         notes = {Target(topic, 0): entry for topic, entry in token.entries().items()}

@@ -19,7 +19,7 @@ from highwater.protocol.records.record import assemble
 from highwater_spark.errors import BrokerAway, PipelineError
 from highwater_spark.exactly_once.brokers import Brokers, Target
 from highwater_spark.exactly_once.encoding import Columns, Payload, encode
-from highwater_spark.exactly_once.routing import COMPLAINT
+from highwater_spark.exactly_once.routing import COMPLAINT, Routing
 from highwater_spark.exactly_once.security import Security
 from highwater_spark.exactly_once.sending import Sender, SendFailed
 from highwater_spark.exactly_once.transaction import Identity
@@ -69,6 +69,18 @@ class SendTask:
             report.add(REFUSED, text=f"{type(error).__name__}: {error}")
         owner.tell()
         yield report.rows()
+
+
+@dataclass(frozen=True, slots=True)
+class RouteAndSend:
+    """Both sides of the shuffle in one, where one task owns everything."""
+
+    routing: Routing
+    sending: SendTask
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Route and send all records."""
+        return self.sending(self.routing(batches))
 
 
 class Report:
