@@ -61,9 +61,16 @@ class Cluster:
         ]
         self.client_loop = SimLoop(self.scheduler, self.network.host(CLIENTS), self._bug)  # type: ignore[abstract]  # it has what is used
         self._client_tasks: list[asyncio.Task[Any]] = []
+        self.client_requests = 0
+        self.is_disposed = False
 
     def _bug(self, message: str, error: BaseException | None) -> None:
-        self.on_bug(f"{message}: {error!r}")
+        self.note_bug(f"{message}: {error!r}")
+
+    def note_bug(self, what: str) -> None:
+        """Tell of a bug once the event that showed it is over: nothing in a broker may catch what is then raised."""
+        if not self.is_disposed:
+            self.scheduler.after(0.0, lambda: self.on_bug(what))
 
     def machine(self, broker_id: int) -> Machine:
         """Return a broker's machine."""
@@ -90,6 +97,7 @@ class Cluster:
 
     def dispose(self) -> None:
         """Let go of everything."""
+        self.is_disposed = True
         for machine in self.machines:
             machine.dispose()
         for task in self.client_loop.die():

@@ -218,8 +218,11 @@ class SimCoordination:
     def _keep_in_touch(self) -> None:
         """Beat now and then; after a silence as long as the session's timeout, the store ends the session."""
         now = self._scheduler.now
-        if self._can_be_heard and self._can_hear and not self._is_broken:
-            self._reached()
+        if self._can_be_heard and self._can_hear:
+            if self._is_broken:
+                self._lost_touch()
+            else:
+                self._reached()
         elif now - self._heard_at >= self._timeout_s:
             self._store.end_session(self._session)
         elif self._state is SessionState.CONNECTED and not self._loop.is_paused:

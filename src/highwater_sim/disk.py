@@ -112,6 +112,7 @@ class SimDisk:
         self._now_ms = now_ms
         self._root = FolderNode()
         self._locks: set[str] = set()
+        self._mapped: dict[int, FileNode] = {}
         self.capacity_bytes: int | None = None
         """None: as much as it takes."""
         self.fails_with: int | None = None
@@ -122,17 +123,20 @@ class SimDisk:
     # Faults ---------------------------------------------------------------------------------------------------------
 
     def process_ended(self) -> None:
-        """Let go of the locks that the process held."""
+        """Let go of the locks that the process held, and of the memory that it had mapped."""
         self._locks.clear()
+        for node in self._mapped.values():
+            node.data = bytearray(node.data)
+        self._mapped.clear()
 
     def lose_power(self) -> None:
         """Forget what was not synced, in part."""
-        self._locks.clear()
+        self.process_ended()
         self._root.lose_power(self._random)
 
     def wipe(self) -> None:
         """Be a new disk."""
-        self._locks.clear()
+        self.process_ended()
         self._root = FolderNode()
 
     def files(self, suffix: str) -> list[tuple[str, FileNode]]:
@@ -215,7 +219,8 @@ class SimDisk:
         node = self._made(path)
         if len(node.data) < size:
             self.change()
-            node.data.extend(bytes(size - len(node.data)))
+            node.data = node.data + bytes(size - len(node.data))
+        self._mapped[id(node)] = node
         return SimMappedFile(self, node, size)
 
     def list(self, folder: Path) -> list[Entry]:
@@ -348,10 +353,8 @@ class SimFile:
         node = self._node
         if size < len(node.safe):
             node.is_appended_only = False
-        if size < len(node.data):
-            del node.data[size:]
-        else:
-            node.data.extend(bytes(size - len(node.data)))
+        # A new array: a log that was given up may still have the old one mapped.
+        node.data = node.data[:size] + bytes(max(0, size - len(node.data)))
 
     def sync(self) -> None:
         """Make the bytes safe."""

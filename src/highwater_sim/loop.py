@@ -46,6 +46,8 @@ class SimLoop(AbstractEventLoop):
         self.thread_seconds = (0.0001, 0.002)
         """How long a function takes on a thread, at least and at most."""
         self.is_dead = False
+        self.is_dying = False
+        """The process has come to its end, and what is under way must not go on."""
         self.is_paused = False
 
     # The life of the process ----------------------------------------------------------------------------------------
@@ -88,8 +90,13 @@ class SimLoop(AbstractEventLoop):
                 handle = ready.popleft()
                 if not handle.cancelled():
                     handle._run()  # noqa: SLF001 - what every event loop does with its handles
+                    if self.is_dying:
+                        break
         finally:
             asyncio._set_running_loop(None)  # noqa: SLF001 - see above
+        if self.is_dying:
+            self.on_died()
+            return
         self.on_turn()
         self._want_turn()
 
@@ -216,8 +223,5 @@ class SimLoop(AbstractEventLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Take note of what nothing else caught: it is a bug, or the end of this process."""
-        error = context.get("exception")
-        if isinstance(error, ProcessDied):
-            self.on_died()
-        elif not self.is_dead:
-            self._on_bug(str(context.get("message", "")), error)
+        if not self.is_dead and not self.is_dying:
+            self._on_bug(str(context.get("message", "")), context.get("exception"))

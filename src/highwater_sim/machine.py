@@ -137,6 +137,7 @@ class Machine:
             return
         # What was under way is kept: collected, it would run the `finally` clauses that a killed process never runs.
         self._kept += [self.node, self._main, *loop.die()]
+        self.disk.before_change = lambda: None
         self.disk.process_ended()
         if self.host.has_power:
             self.host.process_ended(loop)
@@ -165,10 +166,9 @@ class Machine:
         def before_change() -> None:
             nonlocal changes
             changes -= 1
-            if changes < 0:
-                self.disk.before_change = lambda: None
-                if self.loop is not None:
-                    raise ProcessDied
+            if changes < 0 and self.loop is not None:
+                self.loop.is_dying = True
+                raise ProcessDied
 
         self.disk.before_change = before_change
 

@@ -46,7 +46,7 @@ class Store:
         self._nodes: dict[str, _Stored] = {"/": _Stored(b"", 0, 0)}
         self._children: dict[str, set[str]] = {"/": set()}
         self._transactions = 0
-        self._sessions: set[int] = set()
+        self.sessions: set[int] = set()
         self._last_session = 0
         self.on_change: list[Callable[[str, str], None]] = []
         """Called with ("node" or "children", path) for every change, after it."""
@@ -56,17 +56,17 @@ class Store:
     def open_session(self) -> int:
         """Begin a session."""
         self._last_session += 1
-        self._sessions.add(self._last_session)
+        self.sessions.add(self._last_session)
         return self._last_session
 
     def is_open(self, session: int) -> bool:
         """Return whether a session still lives."""
-        return session in self._sessions
+        return session in self.sessions
 
     def end_session(self, session: int) -> None:
         """End a session, and take its ephemeral nodes away."""
-        if session in self._sessions:
-            self._sessions.discard(session)
+        if session in self.sessions:
+            self.sessions.discard(session)
             for path in sorted(path for path, node in self._nodes.items() if node.owner == session):
                 self.multi(0, [Delete(path)])
 

@@ -1,0 +1,337 @@
+"""What is done to a simulated cluster, and undone again: one fault after another, as the seed decides."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Final
+
+from highwater.coordination import paths
+from highwater.coordination.records import PartitionStateRecord, TopicRecord
+from highwater_sim.cluster import CLIENTS
+from highwater_sim.coordination import STORE_HOST
+from highwater_sim.history import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from highwater_sim.cluster import Cluster
+    from highwater_sim.history import History
+    from highwater_sim.machine import Machine
+    from highwater_sim.trace import Trace
+
+FASTEST_DELAYS_S: Final = (0.00005, 0.001)
+SLOW_DELAYS_S: Final = (0.01, 0.4)
+DISK_SECONDS: Final = (0.0001, 0.002)
+SLOW_DISK_SECONDS: Final = (0.05, 1.5)
+
+
+class Faults:
+    """Does harm from `start` to `stop`; afterwards everything is as good as it can be again."""
+
+    def __init__(
+        self, cluster: Cluster, history: History, kinds: Collection[str], *, trace: Trace, average_pause_s: float
+    ) -> None:
+        self._cluster = cluster
+        self._trace = trace
+        self._scheduler = cluster.scheduler
+        self._random = cluster.scheduler.random
+        self._history = history
+        self._kinds = sorted(kinds)
+        self._average_pause_s = average_pause_s
+        self._is_running = False
+        self._waits_for_health = False
+
+    def start(self) -> None:
+        """Begin."""
+        self._is_running = True
+        self._next()
+
+    def stop(self) -> None:
+        """End, and repair everything."""
+        self._is_running = False
+        self._note("all faults end")
+        cluster = self._cluster
+        cluster.network.heal()
+        cluster.network.delay_s = FASTEST_DELAYS_S
+        for machine in cluster.machines:
+            machine.disk.before_change = lambda: None
+            machine.resume()
+            if machine.disk.fails_with is not None or machine.disk.capacity_bytes is not None:
+                machine.disk.fails_with = machine.disk.capacity_bytes = None
+                machine.kill()
+            self._set_disk_speed(machine, DISK_SECONDS)
+            self._start(machine)
+
+    def _next(self) -> None:
+        pause = self._random.expovariate(1 / self._average_pause_s)
+        self._scheduler.after(pause, self._strike)
+
+    def _strike(self) -> None:
+        if not self._is_running:
+            return
+        if not self._waits_for_health or self._is_healthy():
+            self._waits_for_health = False
+            if self._kinds:
+                KINDS[self._random.choice(self._kinds)](self)
+        self._next()
+
+    def _note(self, what: str) -> None:
+        self._history.add(Fault(self._scheduler.now, what))
+        self._trace.note(self._scheduler.now, what)
+
+    def _later(self, low_s: float, high_s: float, action: Callable[[], None]) -> None:
+        self._scheduler.after(self._scheduler.between(low_s, high_s), action)
+
+    def _machine(self) -> Machine | None:
+        """Return a machine whose broker runs, if there is one."""
+        up = [machine for machine in self._cluster.machines if machine.is_up and not machine.is_paused]
+        return self._random.choice(up) if up else None
+
+    def _start(self, machine: Machine) -> None:
+        if not machine.is_up:
+            self._note(f"start {machine.name}")
+            machine.start()
+
+    def _is_healthy(self) -> bool:
+        """Return whether every broker serves, and every replica of everything is in sync."""
+        return all(machine.is_serving and not machine.is_paused for machine in self._cluster.machines) and (
+            not out_of_sync(self._cluster)
+        )
+
+    # Processes ------------------------------------------------------------------------------------------------------
+
+    def kill(self) -> None:
+        """Kill a broker, and start it again soon or late."""
+        machine = self._machine()
+        if machine is not None:
+            self._note(f"kill -9 {machine.name}")
+            machine.kill()
+            self._later(0.05, 9.0, lambda: self._start(machine))
+
+    def kill_all(self) -> None:
+        """Kill every broker at once."""
+        self._note("kill -9 of all brokers")
+        for machine in self._cluster.machines:
+            machine.kill()
+            self._later(0.05, 4.0, lambda machine=machine: self._start(machine))  # type: ignore[misc]
+
+    def stop_cleanly(self) -> None:
+        """Ask a broker to stop, and start it again when it has."""
+        machine = self._machine()
+        if machine is None or not machine.is_serving:
+            return
+        self._note(f"stop {machine.name}")
+        machine.stop()
+
+        def start_again() -> None:
+            if machine.is_up and not machine.is_serving:
+                self._later(0.5, 2.0, start_again)
+            else:
+                self._start(machine)
+
+        self._later(0.5, 6.0, start_again)
+
+    def die_while_writing(self) -> None:
+        """Let a broker die between two changes of its disk."""
+        machine = self._machine()
+        if machine is not None:
+            self._note(f"kill -9 {machine.name} while it writes")
+            machine.dies_within(self._random.randrange(30))
+            self._later(1.0, 9.0, lambda: self._start(machine))
+
+    def pause(self) -> None:
+        """Stop a broker's process for a while, perhaps longer than its session lives."""
+        machine = self._machine()
+        if machine is not None:
+            self._note(f"pause {machine.name}")
+            machine.pause()
+            self._later(0.2, 12.0, lambda: self._resume(machine))
+
+    def _resume(self, machine: Machine) -> None:
+        if machine.is_paused:
+            self._note(f"resume {machine.name}")
+            machine.resume()
+
+    # The network ----------------------------------------------------------------------------------------------------
+
+    def partition(self) -> None:
+        """Cut some hosts off from others: fully, in one direction, or only between two."""
+        names = [machine.name for machine in self._cluster.machines]
+        self._random.shuffle(names)
+        one, two, *_ = names
+        pairs = {
+            "isolated": [(one, other) for other in (*names[1:], STORE_HOST)],
+            "cut off from brokers": [(one, other) for other in names[1:]],
+            "cut off from one": [(one, two)],
+            "cut off from clients": [(one, CLIENTS)],
+        }
+        kind = self._random.choice(sorted(pairs))
+        directions = self._random.choice(("both", "from", "to"))
+        self._note(f"{one} {kind} ({two if kind == 'cut off from one' else 'all'}, {directions})")
+        for sender, receiver in pairs[kind]:
+            if directions != "to":
+                self._cluster.network.block(sender, receiver)
+            if directions != "from":
+                self._cluster.network.block(receiver, sender)
+        self._later(0.3, 12.0, self._heal)
+
+    def cut_off_from_store(self) -> None:
+        """Cut one broker off from the cluster's memory only."""
+        machine = self._random.choice(self._cluster.machines)
+        directions = self._random.choice(("both", "from", "to"))
+        self._note(f"{machine.name} cut off from the store ({directions})")
+        if directions != "to":
+            self._cluster.network.block(machine.name, STORE_HOST)
+        if directions != "from":
+            self._cluster.network.block(STORE_HOST, machine.name)
+        self._later(0.3, 12.0, self._heal)
+
+    def _heal(self) -> None:
+        if self._cluster.network.blocked:
+            self._note("heal the network")
+            self._cluster.network.heal()
+
+    def reset_connections(self) -> None:
+        """Break some connections, with what is under way in them."""
+        connections = self._cluster.network.connections
+        chosen = self._random.sample(connections, min(len(connections), self._random.randint(1, 5)))
+        self._note(f"reset {len(chosen)} connections")
+        for connection in chosen:
+            connection.reset(self._random.random())
+
+    def slow_network(self) -> None:
+        """Let everything take long."""
+        self._note("slow network")
+        self._cluster.network.delay_s = SLOW_DELAYS_S
+
+        def fast() -> None:
+            self._cluster.network.delay_s = FASTEST_DELAYS_S
+
+        self._later(0.5, 6.0, fast)
+
+    # The store ------------------------------------------------------------------------------------------------------
+
+    def expire_session(self) -> None:
+        """End a session of which its broker believes that it lives."""
+        sessions = sorted(self._cluster.store.sessions)
+        if sessions:
+            session = self._random.choice(sessions)
+            self._note(f"session {session} expires")
+            self._cluster.store.end_session(session)
+
+    # Clocks ---------------------------------------------------------------------------------------------------------
+
+    def jump_clock(self) -> None:
+        """Set a machine's clock forward or back."""
+        machine = self._random.choice(self._cluster.machines)
+        machine.clock_error_ms = int(self._random.choice((-1, 1)) * 10 ** self._random.uniform(0, 7))
+        self._note(f"the clock of {machine.name} is {machine.clock_error_ms} ms off")
+
+    # Disks ----------------------------------------------------------------------------------------------------------
+
+    def lose_power(self) -> None:
+        """Cut the power of one machine or of all: for logs that are synced before anything is acknowledged."""
+        machines = list(self._cluster.machines)
+        if self._random.random() < 0.6:
+            machines = [self._random.choice(machines)]
+        self._note(f"power cut of {', '.join(machine.name for machine in machines)}")
+        for machine in machines:
+            machine.lose_power()
+            self._later(0.05, 6.0, lambda machine=machine: self._start(machine))  # type: ignore[misc]
+
+    def lose_power_of_one(self) -> None:
+        """Cut the power of one machine while all is well, and leave the others alone until all is well again."""
+        if self._is_healthy() and not self._cluster.network.blocked:
+            machine = self._random.choice(self._cluster.machines)
+            self._note(f"power cut of {machine.name}")
+            self._waits_for_health = True
+            machine.lose_power()
+            self._later(0.05, 6.0, lambda: self._start(machine))
+
+    def wipe_disk(self) -> None:
+        """Give one machine a new disk while all is well, and leave the others alone until all is well again."""
+        if self._is_healthy() and not self._cluster.network.blocked:
+            machine = self._random.choice(self._cluster.machines)
+            self._note(f"new disk for {machine.name}")
+            self._waits_for_health = True
+            machine.kill()
+            machine.disk.wipe()
+            self._later(0.05, 6.0, lambda: self._start(machine))
+
+    def fill_disk(self) -> None:
+        """Let a disk be full for a while; its broker is started again when there is room."""
+        self._fail_disk(errno.ENOSPC)
+
+    def break_disk(self) -> None:
+        """Let a disk answer every change with an error for a while."""
+        self._fail_disk(errno.EIO)
+
+    def _fail_disk(self, number: int) -> None:
+        machine = self._machine()
+        if machine is None or machine.disk.fails_with is not None or machine.disk.capacity_bytes is not None:
+            return
+        self._note(f"the disk of {machine.name} fails with {errno.errorcode[number]}")
+        if number == errno.ENOSPC:
+            machine.disk.capacity_bytes = machine.disk.used_bytes() + self._random.randrange(2000)
+        else:
+            machine.disk.fails_with = number
+
+        def repair() -> None:
+            self._note(f"the disk of {machine.name} works again, and it is started anew")
+            machine.disk.fails_with = machine.disk.capacity_bytes = None
+            machine.kill()
+            self._start(machine)
+
+        self._later(0.5, 6.0, repair)
+
+    def slow_disk(self) -> None:
+        """Let what waits for a disk wait long."""
+        machine = self._machine()
+        if machine is not None:
+            self._note(f"slow disk of {machine.name}")
+            self._set_disk_speed(machine, SLOW_DISK_SECONDS)
+            self._later(0.5, 8.0, lambda: self._set_disk_speed(machine, DISK_SECONDS))
+
+    def _set_disk_speed(self, machine: Machine, seconds: tuple[float, float]) -> None:
+        if machine.loop is not None:
+            machine.loop.thread_seconds = seconds
+
+
+KINDS: Final[dict[str, Callable[[Faults], None]]] = {
+    "kill": Faults.kill,
+    "kill-all": Faults.kill_all,
+    "stop": Faults.stop_cleanly,
+    "die-writing": Faults.die_while_writing,
+    "pause": Faults.pause,
+    "partition": Faults.partition,
+    "store-cut": Faults.cut_off_from_store,
+    "reset": Faults.reset_connections,
+    "slow-network": Faults.slow_network,
+    "expire": Faults.expire_session,
+    "clock": Faults.jump_clock,
+    "power": Faults.lose_power,
+    "power-one": Faults.lose_power_of_one,
+    "wipe": Faults.wipe_disk,
+    "disk-full": Faults.fill_disk,
+    "disk-broken": Faults.break_disk,
+    "slow-disk": Faults.slow_disk,
+}
+"""Every fault by its name."""
+
+
+def out_of_sync(cluster: Cluster) -> list[str]:
+    """Return what is not in sync everywhere it should be, or is led by nobody."""
+    found = []
+    for topic in cluster.store.children(paths.TOPICS):
+        node = cluster.store.read(paths.topic(topic))
+        record = TopicRecord.decode(paths.topic(topic), node.data)
+        for index, replicas in sorted(record.replicas.items()):
+            path = paths.partition_state(topic, index)
+            state = cluster.store.find(path)
+            if state is None:
+                found.append(f"{topic}-{index} has no state")
+                continue
+            decoded = PartitionStateRecord.decode(path, state.data)
+            if set(decoded.isr) != set(replicas) or decoded.leader < 0:
+                found.append(f"{topic}-{index}: leader {decoded.leader}, in sync {decoded.isr} of {replicas}")
+    return found

@@ -1,0 +1,79 @@
+"""What one seed simulates: how logs are synced, which faults, how much load. The seed draws it, or the caller says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from highwater_sim.faults import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ANYWHERE: Final = (
+    "kill",
+    "kill-all",
+    "stop",
+    "die-writing",
+    "pause",
+    "partition",
+    "store-cut",
+    "reset",
+    "slow-network",
+    "expire",
+    "clock",
+    "slow-disk",
+    "disk-full",
+    "disk-broken",
+)
+"""Faults that no acknowledged record may fall victim to, however logs are synced."""
+SYNCED: Final = (*ANYWHERE, "power")
+"""With `flush.messages=1` also every broker may lose its power at once."""
+LAZY: Final = (*ANYWHERE, "power-one", "wipe")
+"""Otherwise one machine at a time may, while all is well."""
+FAULTY_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One simulation, apart from its seed."""
+
+    is_synced: bool
+    """Whether logs are synced before anything is acknowledged."""
+    faults: tuple[str, ...]
+    seconds: float
+    """How long faults strike, in virtual time."""
+    average_pause_s: float
+    """Between two faults."""
+    request_pause_s: float
+    """Between two requests of one producer."""
+    settings: Mapping[str, str]
+
+    @classmethod
+    def drawn(cls, seed: int, *, faults: tuple[str, ...] | None = None, seconds: float | None = None) -> Profile:
+        """Return what a seed simulates; only a few kinds of faults each, so that rare mixtures come up too."""
+        random = Random(f"profile {seed}")
+        is_synced = random.random() < 0.4
+        pool = SYNCED if is_synced else LAZY
+        chosen = tuple(random.sample(pool, random.randint(1, 5)))
+        if random.random() < 0.2:
+            chosen = pool
+        if faults is not None:
+            is_synced = is_synced if "power" not in faults else True
+            chosen = faults
+        settings = {
+            "log.segment.bytes": str(random.choice((2048, 16384, 1 << 20))),
+            "num.replica.fetchers": str(random.choice((1, 1, 2))),
+            "auto.leader.rebalance.enable": random.choice(("true", "false")),
+        }
+        if is_synced:
+            settings["log.flush.interval.messages"] = "1"
+        return cls(
+            is_synced=is_synced,
+            faults=tuple(kind for kind in chosen if kind in KINDS),
+            seconds=FAULTY_SECONDS if seconds is None else seconds,
+            average_pause_s=random.choice((0.5, 1.5, 4.0)),
+            request_pause_s=random.choice((0.05, 0.15, 0.5)),
+            settings=settings,
+        )

@@ -1,0 +1,220 @@
+"""One simulation from one seed: a cluster, clients, faults, then peace, a last reading, and the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+from highwater.coordination import paths
+from highwater.coordination.records import decode_controller
+from highwater.model.errors import KafkaError
+from highwater.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from highwater_sim import history_checks
+from highwater_sim.client import PAUSE_S, Client
+from highwater_sim.cluster import Cluster
+from highwater_sim.consumer import Consumer
+from highwater_sim.faults import Faults, out_of_sync
+from highwater_sim.history import ALL, History, Place
+from highwater_sim.producer import Producer
+from highwater_sim.replica_checks import ReplicaChecks
+from highwater_sim.trace import Trace
+from highwater_sim.violation import Violated, Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from highwater_sim.profile import Profile
+
+TOPICS: Final = {"orders": 2, "events": 1}
+"""Topics, and their partitions."""
+START_S: Final = 60.0
+HEAL_S: Final = 120.0
+DRAIN_S: Final = 120.0
+_TOPIC_EXISTS: Final = 36
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of one seed."""
+
+    seed: int
+    violations: tuple[Violation, ...]
+    history: History
+    trace: Trace
+    virtual_seconds: float
+    real_seconds: float
+    events: int
+    requests: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether no invariant was violated."""
+        return not self.violations
+
+
+class Simulation:
+    """Everything of one seed."""
+
+    def __init__(self, seed: int, profile: Profile, *, keep_trace: bool = False) -> None:
+        self.seed = seed
+        self.profile = profile
+        self.history = History()
+        self.trace = Trace(keep=keep_trace)
+        self.cluster = Cluster(seed, settings=profile.settings)
+        self.cluster.on_bug = self._bug
+        self.places = [Place(topic, index) for topic, count in TOPICS.items() for index in range(count)]
+        self.checks = ReplicaChecks(self.cluster, compared_topics=frozenset(TOPICS), trace=self.trace)
+        self.faults = Faults(
+            self.cluster, self.history, profile.faults, trace=self.trace, average_pause_s=profile.average_pause_s
+        )
+
+    def run(self) -> Report:
+        """Run to the end, or to the first violation."""
+        began = perf_counter()
+        violations: tuple[Violation, ...] = ()
+        with _errors_as_bugs(self.cluster), _without_collector():
+            try:
+                self._start()
+                self._be_faulty()
+                self._calm_down()
+                violations = tuple(history_checks.check(self.history))
+            except Violated as violated:
+                violations = (violated.violation,)
+            finally:
+                self.cluster.dispose()
+        for violation in violations:
+            self.trace.note(self.cluster.scheduler.now, f"VIOLATED {violation}")
+        return Report(
+            seed=self.seed,
+            violations=violations,
+            history=self.history,
+            trace=self.trace,
+            virtual_seconds=self.cluster.scheduler.now,
+            real_seconds=perf_counter() - began,
+            events=self.cluster.scheduler.events_run,
+            requests=self.cluster.client_requests,
+        )
+
+    def _bug(self, what: str) -> None:
+        raise Violated(Violation("no-internal-error", what, self.cluster.scheduler.now))
+
+    # The three parts ------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        cluster = self.cluster
+        cluster.start()
+        self._finish(cluster.spawn(self._make_topics()), START_S, "cluster-starts")
+
+    def _be_faulty(self) -> None:
+        cluster, profile = self.cluster, self.profile
+        producers = (
+            Producer(cluster, "all", self.history, acks=ALL),
+            Producer(cluster, "idempotent", self.history, acks=ALL, is_idempotent=True),
+            Producer(cluster, "leader", self.history, acks=1),
+            Producer(cluster, "none", self.history, acks=0),
+        )
+        self._producing = [
+            cluster.spawn(producer.run(self.places, pause_s=profile.request_pause_s)) for producer in producers
+        ]
+        self._consuming = [
+            cluster.spawn(Consumer(cluster, "reader", self.history).run(self.places)),
+            cluster.spawn(Consumer(cluster, "careful", self.history, only_committed=True).run(self.places)),
+        ]
+        self.faults.start()
+        cluster.scheduler.run_until(cluster.scheduler.now + profile.seconds)
+        self.faults.stop()
+
+    def _calm_down(self) -> None:
+        """Let the cluster heal while clients go on, then let producers stop, and read everything."""
+        cluster = self.cluster
+        deadline = cluster.scheduler.now + HEAL_S
+        while trouble := self._trouble():
+            if cluster.scheduler.now > deadline:
+                raise Violated(Violation("cluster-heals", "; ".join(trouble), cluster.scheduler.now))
+            cluster.scheduler.run_until(cluster.scheduler.now + 0.5)
+        cluster.scheduler.run_until(cluster.scheduler.now + 2.0)
+        for task in self._producing:
+            task.cancel()
+        cluster.scheduler.run_until(cluster.scheduler.now + 6.0)
+        reader = Consumer(cluster, "last", self.history)
+        self._finish(cluster.spawn(self._drain(reader)), DRAIN_S, "everything-can-be-read")
+
+    def _trouble(self) -> list[str]:
+        down = [f"{machine.name} does not serve" for machine in self.cluster.machines if not machine.is_serving]
+        return down + out_of_sync(self.cluster)
+
+    async def _drain(self, reader: Consumer) -> None:
+        for place in self.places:
+            await reader.drain(place)
+
+    def _finish(self, task: asyncio.Task[None], within_s: float, invariant: str) -> None:
+        try:
+            self.cluster.run_until_done(task, within_s=within_s)
+        except TimeoutError as error:
+            raise Violated(Violation(invariant, str(error), self.cluster.scheduler.now)) from error
+
+    async def _make_topics(self) -> None:
+        admin = Client(self.cluster, "admin", self.history)
+        wanted = [
+            CreatableTopic(name=name, num_partitions=count, replication_factor=3) for name, count in TOPICS.items()
+        ]
+        made: set[str] = set()
+        while len(made) < len(wanted):
+            try:
+                answer = await admin.ask(
+                    self._controller(), CreateTopicsRequest(topics=wanted, timeout_ms=5000), CreateTopicsResponse, version=7
+                )
+            except KafkaError:
+                await asyncio.sleep(PAUSE_S)
+                continue
+            made |= {topic.name for topic in answer.topics if topic.error_code in {0, _TOPIC_EXISTS}}
+            await asyncio.sleep(PAUSE_S)
+
+    def _controller(self) -> int:
+        node = self.cluster.store.find(paths.CONTROLLER)
+        return 1 if node is None else decode_controller(paths.CONTROLLER, node.data)
+
+
+@contextmanager
+def _errors_as_bugs(cluster: Cluster) -> Iterator[None]:
+    """Take an error that the broker logs with a traceback for what it is: a bug that cost only one connection."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.exc_info and not cluster.is_disposed:
+                error = record.exc_info if isinstance(record.exc_info, BaseException) else record.exc_info[1]
+                cluster.note_bug(f"{record.getMessage()}: {error!r}")
+
+    logger = logging.getLogger("highwater")
+    handler, level, propagate = Handler(), logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Keep the collector away: when it runs is not the seed's to decide."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.collect()
+
+
