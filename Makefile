@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 RUNS ?= 1
 CODE := $(wildcard src tests tools benchmarks)
 
-.PHONY: help setup demo test matrix lint format bench docs compiled jars kcat go-clients clean
+.PHONY: help setup demo test matrix sim lint format bench docs compiled jars kcat go-clients clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -44,6 +44,9 @@ test: setup ## every test
 
 matrix: setup ## the exactly-once sink under every kill, on one broker, on three, and on Apache Kafka; RUNS=3 runs it thrice
 	for run in $$(seq $(RUNS)); do $(BIN)/pytest tests/matrix -m '' || exit 1; done
+
+sim: $(VENV)/.ready ## 200 seeds of the simulator; SEEDS=10000 for a long run
+	$(BIN)/python -m highwater_sim --seeds $(or $(SEEDS),200)
 
 lint: $(VENV)/.ready ## ruff, mypy --strict, and who may import whom
 	$(BIN)/ruff check $(CODE)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from highwater_sim.coordination import STORE_HOST
 from highwater_sim.loop import SimLoop
-from highwater_sim.machine import Machine
+from highwater_sim.machine import Machine, let_go
 from highwater_sim.network import Network
 from highwater_sim.scheduler import Scheduler
 from highwater_sim.store import Store
@@ -101,5 +101,5 @@ class Cluster:
         for machine in self.machines:
             machine.dispose()
         for task in self.client_loop.die():
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - it is meant
+            let_go(task)
         self._client_tasks.clear()

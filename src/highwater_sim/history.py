@@ -141,7 +141,9 @@ class Fault:
 
 
 Step = Send | Transaction | Poll | Seek | Assignment | Commit | Position | Drain | Fault
-_KINDS: Final = {kind.__name__: kind for kind in (Send, Transaction, Poll, Seek, Assignment, Commit, Position, Drain, Fault)}
+_KINDS: Final = {
+    kind.__name__: kind for kind in (Send, Transaction, Poll, Seek, Assignment, Commit, Position, Drain, Fault)
+}
 
 
 @dataclass(slots=True)

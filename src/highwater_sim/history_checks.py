@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from highwater_sim.history import ALL, Assignment, Commit, Drain, History, Place, Poll, Position, Seek, Send, Transaction
+from highwater_sim.history import (
+    ALL,
+    Assignment,
+    Commit,
+    Drain,
+    History,
+    Place,
+    Poll,
+    Position,
+    Seek,
+    Send,
+    Transaction,
+)
 from highwater_sim.violation import Violation
 
 if TYPE_CHECKING:
@@ -62,7 +74,11 @@ def unknown_values(facts: Facts) -> Iterator[Violation]:
 def inconsistent_offsets(facts: Facts) -> Iterator[Violation]:
     """One offset holds one value, for everybody who reads it and for who wrote it."""
     at: dict[tuple[Place, int], tuple[str, str]] = {}
-    written = ((send.place, send.offset, send.value, send.client) for send in facts.sends if send.offset >= 0 and _is_kept(send))
+    written = (
+        (send.place, send.offset, send.value, send.client)
+        for send in facts.sends
+        if send.offset >= 0 and _is_kept(send)
+    )
     for place, offset, value, who in (*written, *_readings(facts)):
         known = at.setdefault((place, offset), (value, who))
         if known[0] != value:
@@ -157,7 +173,9 @@ def aborted_reads(facts: Facts) -> Iterator[Violation]:
             if _is_aborted(transaction):
                 yield Violation("G1a", f"{poll.client} read {value!r} of the aborted {transaction.name} at {offset}")
             elif transaction.asked_at < 0 or poll.at < transaction.asked_at:
-                yield Violation("precommitted-read", f"{poll.client} read {value!r} before {transaction.name} committed")
+                yield Violation(
+                    "precommitted-read", f"{poll.client} read {value!r} before {transaction.name} committed"
+                )
 
 
 def all_or_nothing(facts: Facts) -> Iterator[Violation]:
@@ -175,7 +193,9 @@ def all_or_nothing(facts: Facts) -> Iterator[Violation]:
             yield Violation("G1a", f"{there[0].value!r} of the aborted {name} can be read")
         elif len(there) < len(sends) and (there or _is_committed(transaction)):
             missing = next(send for send in sends if send.value not in committed)
-            yield Violation("torn-transaction", f"{missing.value!r} of {name} is missing; {len(there)} others are there")
+            yield Violation(
+                "torn-transaction", f"{missing.value!r} of {name} is missing; {len(there)} others are there"
+            )
 
 
 def hanging_transactions(facts: Facts) -> Iterator[Violation]:
@@ -247,10 +267,8 @@ def _transaction_of(facts: Facts, value: str) -> Transaction | None:
 
 
 def _is_aborted(transaction: Transaction) -> bool:
-    """An abort that was asked for is never undone; a commit that was never asked for never happens."""
-    return transaction.wanted == "abort" or transaction.wanted == "nothing" or (
-        transaction.wanted == "commit" and transaction.outcome == "failed"
-    )
+    """Return whether it can only have been aborted: nobody asked for its commit, or that was refused for good."""
+    return transaction.wanted != "commit" or transaction.outcome == "failed"
 
 
 def _is_committed(transaction: Transaction) -> bool:

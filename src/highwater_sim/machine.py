@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +26,14 @@ PORT: Final = 9092
 DATA: Final = "/data"
 RESTART_S: Final = 1.0
 """A broker that could not start is started again, as a service manager would."""
+
+
+def let_go(task: asyncio.Task[Any]) -> None:
+    """Let a task of a dead process be collected without a word."""
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - it is meant
+    work = task.get_coro()
+    if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+        work.close()
 
 
 class Machine:
@@ -177,5 +186,5 @@ class Machine:
         self.kill()
         for thing in self._kept:
             if isinstance(thing, asyncio.Task):
-                thing._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - it is meant
+                let_go(thing)
         self._kept.clear()

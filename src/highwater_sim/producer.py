@@ -121,9 +121,9 @@ class Producer(Client):
         request = self._request(place, sends, identity)
         if self._acks == 0:
             asking = asyncio.ensure_future(self.ask(leader, request, ProduceResponse, version=PRODUCE_VERSION))
+            asking.add_done_callback(lambda done: done.cancelled() or done.exception())  # whatever became of it
             await asyncio.sleep(0.01)  # there is no answer to wait for
             asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
             return None
         answer = await self.ask(leader, request, ProduceResponse, version=PRODUCE_VERSION)
         return answer.responses[0].partition_responses[0]

@@ -171,7 +171,10 @@ class Simulation:
         while len(made) < len(wanted):
             try:
                 answer = await admin.ask(
-                    self._controller(), CreateTopicsRequest(topics=wanted, timeout_ms=5000), CreateTopicsResponse, version=7
+                    self._controller(),
+                    CreateTopicsRequest(topics=wanted, timeout_ms=5000),
+                    CreateTopicsResponse,
+                    version=7,
                 )
             except KafkaError:
                 await asyncio.sleep(PAUSE_S)
@@ -190,9 +193,8 @@ def _errors_as_bugs(cluster: Cluster) -> Iterator[None]:
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if record.exc_info and not cluster.is_disposed:
-                error = record.exc_info if isinstance(record.exc_info, BaseException) else record.exc_info[1]
-                cluster.note_bug(f"{record.getMessage()}: {error!r}")
+            if record.exc_info:
+                cluster.note_bug(f"{record.getMessage()}: {record.exc_info[1]!r}")
 
     logger = logging.getLogger("highwater")
     handler, level, propagate = Handler(), logger.level, logger.propagate
@@ -216,5 +218,3 @@ def _without_collector() -> Iterator[None]:
     finally:
         gc.enable()
         gc.collect()
-
-

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 class _Stored:
     data: bytes
     created: int
+    modified: int
     owner: int
     """The session that an ephemeral node goes with; 0: it stays."""
     version: int = 0
@@ -43,7 +44,7 @@ class Store:
     """The tree. Every change is atomic; those who watch are told of it in order."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, _Stored] = {"/": _Stored(b"", 0, 0)}
+        self._nodes: dict[str, _Stored] = {"/": _Stored(b"", 0, 0, 0)}
         self._children: dict[str, set[str]] = {"/": set()}
         self._transactions = 0
         self.sessions: set[int] = set()
@@ -75,7 +76,7 @@ class Store:
     def read(self, path: str) -> Node:
         """Return a node. NoNode."""
         stored = self._found(path)
-        return Node(stored.data, stored.version, stored.created, stored.owner != 0)
+        return Node(stored.data, stored.version, stored.created, stored.modified, stored.owner != 0)
 
     def find(self, path: str) -> Node | None:
         """Return a node, if there is one."""
@@ -118,9 +119,9 @@ class Store:
                 return self._create(session, operation, undo, changed)
             case Write(path, data, version):
                 stored = self._checked(path, version)
-                before = stored.data, stored.version
+                before = stored.data, stored.version, stored.modified
                 undo.append(lambda: _restore(stored, *before))
-                stored.data, stored.version = data, stored.version + 1
+                stored.data, stored.version, stored.modified = data, stored.version + 1, self._transactions
                 changed["node", path] = None
                 return stored.version
             case Delete(path, version):
@@ -149,7 +150,9 @@ class Store:
         path = f"{parent_path.rstrip('/')}/{name}"
         if path in self._nodes:
             raise NodeExists(path)
-        self._put(path, _Stored(wanted.data, self._transactions, session if wanted.ephemeral else 0))
+        self._put(
+            path, _Stored(wanted.data, self._transactions, self._transactions, session if wanted.ephemeral else 0)
+        )
         undo.append(lambda: self._take(path))
         changed["node", path] = changed["children", parent_path] = None
         return path
@@ -177,5 +180,5 @@ class Store:
         self._children[parent or "/"].discard(name)
 
 
-def _restore(stored: _Stored, data: bytes, version: int) -> None:
-    stored.data, stored.version = data, version
+def _restore(stored: _Stored, data: bytes, version: int, modified: int) -> None:
+    stored.data, stored.version, stored.modified = data, version, modified

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from highwater_sim.machine import Machine
 
 _STYLE: Final = """
-body { font: 13px/1.4 system-ui, sans-serif; margin: 2em; background: Canvas; color: CanvasText; color-scheme: light dark }
-table { border-collapse: collapse } td, th { padding: 1px 8px; border: 1px solid #8884; font-variant-numeric: tabular-nums }
+:root { color-scheme: light dark }
+body { font: 13px/1.4 system-ui, sans-serif; margin: 2em; background: Canvas; color: CanvasText }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums }
+td, th { padding: 1px 8px; border: 1px solid #8884 }
 th { position: sticky; top: 0; background: Canvas } .leader { background: #2a72 } .fault td { background: #c332 }
 """
 

@@ -63,7 +63,7 @@ class ControllerStore:
         }
         states = await self._states_of(decoded)
         topics = {
-            name: self._topic(name, decoded[name], config, states)
+            name: self._topic(name, decoded[name], config, states, registrations)
             for name, config in zip(names, configs, strict=True)
             if name in decoded
         }
@@ -82,9 +82,14 @@ class ControllerStore:
 
     async def states(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[Leadership, int]]:
         """Return the states of those partitions that have one."""
+        return {
+            name: (_leadership(name, node), node.version) for name, node in (await self._state_nodes(names)).items()
+        }
+
+    async def _state_nodes(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, Node]:
         names = list(names)
         nodes = await self._store.read_many([paths.partition_state(*name) for name in names])
-        return {name: _state(name, node) for name, node in zip(names, nodes, strict=True) if node is not None}
+        return {name: node for name, node in zip(names, nodes, strict=True) if node is not None}
 
     async def isr_notices(self) -> tuple[list[str], frozenset[TopicPartition]]:
         """Return the notices of leaders that have changed who is in sync, and the partitions they name."""
@@ -107,34 +112,38 @@ class ControllerStore:
             records.decode_log_dir_event(path, node.data) for path, node in pairs if node is not None
         )
 
-    async def _states_of(self, topics: Mapping[str, TopicRecord]) -> dict[TopicPartition, tuple[Leadership, int]]:
+    async def _states_of(self, topics: Mapping[str, TopicRecord]) -> dict[TopicPartition, Node]:
         """Return the state of every partition of these topics; those that are missing are written."""
         first = {
             TopicPartition(name, index): Leadership(replicas[0], LeaderEpoch(0), replicas)
             for name, record in topics.items()
             for index, replicas in record.replicas.items()
         }
-        states = await self.states(first)
+        states = await self._state_nodes(first)
         missing = {name: leadership for name, leadership in first.items() if name not in states}
-        await self._complete(missing)
-        return states | {name: (leadership, 0) for name, leadership in missing.items()}
+        if missing:
+            await self._complete(missing)
+            states |= await self._state_nodes(missing)
+        return states
 
     def _topic(
         self,
         name: str,
         record: TopicRecord,
         config: Node | None,
-        states: Mapping[TopicPartition, tuple[Leadership, int]],
+        states: Mapping[TopicPartition, Node],
+        registrations: Mapping[BrokerId, int],
     ) -> ControlledTopic:
         overrides = {} if config is None else records.decode_configs(paths.topic_config(name), config.data)
         settings = TopicSettings.resolve(self._config, overrides)
-        partitions = {
-            index: ControlledPartition(
-                Assignment(replicas, record.adding.get(index, ()), record.removing.get(index, ())),
-                *states[TopicPartition(name, index)],
-            )
-            for index, replicas in record.replicas.items()
-        }
+        partitions = {}
+        for index, replicas in record.replicas.items():
+            assignment = Assignment(replicas, record.adding.get(index, ()), record.removing.get(index, ()))
+            node = states[TopicPartition(name, index)]
+            leadership = _leadership(TopicPartition(name, index), node)
+            partition = partitions[index] = ControlledPartition(assignment, leadership, node.version)
+            # Who has registered since the state was written was gone while no controller looked.
+            partition.bounced = frozenset(broker for broker in replicas if registrations.get(broker, 0) > node.modified)
         return ControlledTopic(
             name, record.topic_id, partitions, allows_unclean=settings[replication.UNCLEAN_LEADER_ELECTION_ENABLE]
         )
@@ -230,6 +239,6 @@ class ControllerStore:
         return PartitionStateRecord(leadership.leader, leadership.epoch, leadership.isr, self.epoch)
 
 
-def _state(name: TopicPartition, node: Node) -> tuple[Leadership, int]:
+def _leadership(name: TopicPartition, node: Node) -> Leadership:
     record = PartitionStateRecord.decode(paths.partition_state(*name), node.data)
-    return Leadership(record.leader, LeaderEpoch(record.leader_epoch), record.isr), node.version
+    return Leadership(record.leader, LeaderEpoch(record.leader_epoch), record.isr)

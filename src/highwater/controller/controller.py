@@ -140,9 +140,12 @@ class Controller:
     ) -> list[Effect]:
         self.brokers, self.topics = dict(brokers), dict(topics)
         effects = [effect for name in sorted(deleting) if name in topics for effect in self._delete(name)]
+        repairs = self._repair(self._all_names())
+        # What is to be changed is told when it is: nobody shall begin to lead who should not.
+        changing = {name for effect in repairs if isinstance(effect, WriteStates) for name in effect.changes}
         for broker in sorted(brokers):
-            effects += [TellReplicas(broker, self.replicas_on(broker)), TellAll(broker)]
-        return effects + self._repair(self._all_names())
+            effects += [TellReplicas(broker, self.replicas_on(broker) - changing), TellAll(broker)]
+        return effects + repairs
 
     def _brokers_changed(self, brokers: Mapping[BrokerId, int]) -> list[Effect]:
         before, self.brokers = self.brokers, dict(brokers)
@@ -152,6 +155,7 @@ class Controller:
         self.leaving.difference_update(gone)
         for _, partition in self._all():
             partition.broken -= frozenset(gone)
+            partition.bounced |= frozenset(gone).intersection(partition.assignment.replicas)
         effects: list[Effect] = []
         for broker in came:
             effects += [TellReplicas(broker, self.replicas_on(broker)), TellAll(broker)]
@@ -232,7 +236,11 @@ class Controller:
     ) -> list[Effect]:
         self._learn(written)
         self._learn(refused)
-        return [*self._announce(written), *self._repair([*written, *refused])]
+        for name in written:
+            partition = self.find(name)
+            if partition is not None:
+                partition.bounced = frozenset()
+        return [*self._announce([*written, *refused]), *self._repair([*written, *refused])]
 
     def _learn(self, states: Mapping[TopicPartition, tuple[Leadership, int]]) -> None:
         for name, (leadership, version) in states.items():

@@ -29,25 +29,38 @@ def wanted(
     A leader is always taken from those in sync, the first in the order of replicas; so nothing committed is lost. With
     none of them alive there is no leader and the in-sync set stays as it was, for its members are the ones to wait for
     (unless the topic prefers being available to being right).
+
+    Brokers that have `bounced` may have lost the end of their log with their machine's power (KIP-903): they count as
+    in sync only if nobody else is. Whatever becomes of the partition, it gets a new epoch, so that nobody leads on, or
+    is called in sync by its leader, because of what was there before.
     """
     now, order = partition.leadership, partition.assignment.replicas
     able = [broker for broker in order if broker in live and broker not in partition.broken]
     staying = [broker for broker in able if broker not in leaving]
-    in_sync_staying = tuple(broker for broker in now.isr if broker in staying)
-    if now.leader in staying:
-        return _moved_to_target(partition, now.leader, in_sync_staying, live)
+    in_sync = trusted(partition, able)
+    in_sync_staying = tuple(broker for broker in in_sync if broker in staying)
+    if now.leader in in_sync_staying:
+        target = _moved_to_target(partition, now.leader, in_sync_staying, live)
+        return now.moved(now.leader, in_sync_staying) if target is None and partition.bounced else target
     if in_sync_staying:
         leader = next(broker for broker in order if broker in in_sync_staying)
         return now.moved(leader, in_sync_staying)
-    if now.leader in able:
+    if now.leader in able and now.leader in in_sync:
         return None  # it leaves, and nobody can follow it
-    in_sync_able = tuple(broker for broker in now.isr if broker in able)
+    in_sync_able = tuple(broker for broker in in_sync if broker in able)
     if in_sync_able:
         return now.moved(next(broker for broker in order if broker in in_sync_able), in_sync_able)
     if allows_unclean and able:
         leader = (staying or able)[0]
         return now.moved(leader, (leader,))
     return None if now.leader == NO_BROKER else now.moved(NO_BROKER, now.isr)
+
+
+def trusted(partition: ControlledPartition, able: Collection[BrokerId]) -> tuple[BrokerId, ...]:
+    """Return the in-sync replicas that have what they had when they were called so; all, if none of those is able."""
+    isr, bounced = partition.leadership.isr, partition.bounced
+    sure = tuple(broker for broker in isr if broker not in bounced)
+    return sure if any(broker in able for broker in sure) else isr
 
 
 def _moved_to_target(

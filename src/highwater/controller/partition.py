@@ -59,7 +59,7 @@ class Assignment(NamedTuple):
 class ControlledPartition:
     """One partition, as it was last written or read."""
 
-    __slots__ = ("assignment", "broken", "leadership", "version")
+    __slots__ = ("assignment", "bounced", "broken", "leadership", "version")
 
     def __init__(self, assignment: Assignment, leadership: Leadership, version: int) -> None:
         self.assignment = assignment
@@ -68,6 +68,8 @@ class ControlledPartition:
         """Of its state, for the next conditional write."""
         self.broken: frozenset[BrokerId] = frozenset()
         """Brokers that are alive and cannot serve their replica: its disk failed."""
+        self.bounced: frozenset[BrokerId] = frozenset()
+        """Brokers that were gone since the state was written: what it says of their replicas may be true no more."""
 
 
 class ControlledTopic:

@@ -37,7 +37,7 @@ from highwater.coordination.port import (
 FILE_NAME: Final = "__highwater_metadata.sqlite"
 
 _APPLICATION_ID: Final = 0x48575452  # "HWTR", so that `file` and we can tell whose it is
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _STATEMENTS_AT_A_TIME: Final = 64
 _SCHEMA: Final = """
 CREATE TABLE node (
@@ -47,13 +47,15 @@ CREATE TABLE node (
     version INTEGER NOT NULL,
     created INTEGER NOT NULL,
     ephemeral INTEGER NOT NULL,
-    next_sequence INTEGER NOT NULL DEFAULT 0
+    next_sequence INTEGER NOT NULL DEFAULT 0,
+    modified INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE INDEX node_by_parent ON node (parent, path);
 CREATE TABLE clock (now INTEGER NOT NULL);
 INSERT INTO clock VALUES (0);
-INSERT INTO node VALUES ('/', '', x'', 0, 0, 0, 0);
+INSERT INTO node VALUES ('/', '', x'', 0, 0, 0, 0, 0);
 """
+_SECOND_FORMAT: Final = "ALTER TABLE node ADD COLUMN modified INTEGER NOT NULL DEFAULT 0"
 
 
 class EmbeddedCoordination:
@@ -173,7 +175,11 @@ class EmbeddedCoordination:
                 return self._create(path, data, ephemeral=ephemeral, sequence=sequence, changed=changed)
             case Write(path, data, version):
                 new_version = self._checked(path, version).version + 1
-                self._run("UPDATE node SET data = ?, version = ? WHERE path = ?", data, new_version, path)
+                self._run("UPDATE clock SET now = now + 1")
+                self._run(
+                    "UPDATE node SET data = ?, version = ?, modified = (SELECT now FROM clock) WHERE path = ?",
+                    *(data, new_version, path),
+                )
                 changed.add(("node", path))
                 return new_version
             case Delete(path, version):
@@ -198,7 +204,9 @@ class EmbeddedCoordination:
         if self._row("SELECT 1 FROM node WHERE path = ?", path) is not None:
             raise NodeExists(path)
         self._run("UPDATE clock SET now = now + 1")
-        self._run("INSERT INTO node SELECT ?, ?, ?, 0, now, ?, 0 FROM clock", path, parent, bytes(data), int(ephemeral))
+        self._run(
+            "INSERT INTO node SELECT ?, ?, ?, 0, now, ?, 0, now FROM clock", path, parent, bytes(data), int(ephemeral)
+        )
         changed |= {("node", path), ("children", parent)}
         return path
 
@@ -215,11 +223,11 @@ class EmbeddedCoordination:
         return node
 
     def _find(self, path: str) -> Node | None:
-        row = self._row("SELECT data, version, created, ephemeral FROM node WHERE path = ?", path)
+        row = self._row("SELECT data, version, created, modified, ephemeral FROM node WHERE path = ?", path)
         if row is None:
             return None
-        data, version, created, ephemeral = row
-        return Node(data, version, created, bool(ephemeral))
+        data, version, created, modified, ephemeral = row
+        return Node(data, version, created, modified, bool(ephemeral))
 
     def _row(self, statement: str, *values: object) -> tuple[Any, ...] | None:
         with self._faults():
@@ -288,7 +296,7 @@ def _prepare(database: sqlite3.Connection) -> None:
     (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if tables and application_id != _APPLICATION_ID:
         raise _NotOurs("it is not a Highwater metadata file")
-    if tables and version != _FORMAT:
+    if tables and not 1 <= version <= _FORMAT:
         raise _NotOurs(f"it has format {version}, and this release reads format {_FORMAT}")
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = FULL")
@@ -296,6 +304,8 @@ def _prepare(database: sqlite3.Connection) -> None:
         database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         database.execute(f"PRAGMA user_version = {_FORMAT}")
         database.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+    elif version < _FORMAT:
+        database.executescript(f"BEGIN; {_SECOND_FORMAT}; PRAGMA user_version = {_FORMAT}; COMMIT;")
     database.execute("DELETE FROM node WHERE ephemeral = 1")
 
 

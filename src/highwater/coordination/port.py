@@ -22,6 +22,8 @@ class Node(NamedTuple):
     """0 when made, +1 with every write."""
     created: int
     """Grows over the whole store with every node made, so that a node that was made anew can be told apart."""
+    modified: int
+    """When it was last written, on the scale of `created`: what came first of a write here and a node made there."""
     is_ephemeral: bool
 
 

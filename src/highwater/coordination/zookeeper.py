@@ -315,7 +315,7 @@ def _settle(answered: asyncio.Future[None]) -> None:
 
 
 def _node(data: bytes | None, stat: ZnodeStat) -> Node:
-    return Node(data or b"", stat.version, stat.czxid, stat.ephemeralOwner != 0)
+    return Node(data or b"", stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner != 0)
 
 
 def _outcome(operation: Operation, outcome: Any) -> Outcome:

@@ -44,13 +44,17 @@ class Flush:
         """Sync which files there are, and the leader epochs, which are replaced as a file."""
         self._to_sync += (self._folder / leader_epochs.FILE_NAME, self._folder)
 
+    def add_folder(self) -> None:
+        """Sync that there is this folder: its own name is one of the log dir's."""
+        self._to_sync.append(self._folder.parent)
+
     def run(self) -> None:
         """Return when the files are on the disk. Raises StorageError."""
         try:
             for item in self._to_sync:
                 if not isinstance(item, Path):
                     item.sync()
-                elif item == self._folder:
+                elif item in {self._folder, self._folder.parent}:
                     self._files.sync_folder(item)
                 elif self._files.exists(item):
                     self._files.open(item).sync()

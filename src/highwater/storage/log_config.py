@@ -42,6 +42,11 @@ class LogConfig:
     producer_id_expiration_ms: int = _DAY_MS
 
     @property
+    def syncs_appends(self) -> bool:
+        """Whether `flush.messages` asks for an fsync before what is written may be called committed."""
+        return self.flush_messages < _FOREVER
+
+    @property
     def roll_after_ms(self) -> int:
         """How much time one segment may span, jitter taken off.
 

@@ -67,7 +67,9 @@ class LogDir:
 
     def _load(self) -> None:
         files, path = self._files, self.path
-        files.make_folder(path)
+        if not files.exists(path):
+            files.make_folder(path)
+            files.sync_folder(path.parent)  # all else that is synced is below this name
         self._lock = files.lock(path / LOCK_FILE)
         if self._lock is None:
             raise LogDirInUse(f"log dir {path} is in use by another broker")
@@ -124,9 +126,14 @@ class LogDir:
         return self._files.space(self.path)
 
     def serving(self) -> None:
-        """Take the mark of a clean stop away: from now on, a stop is unclean until we say otherwise."""
+        """Take the mark of a clean stop away: from now on, a stop is unclean until we say otherwise.
+
+        For good: a mark that came back with the power would have the next start believe what is there.
+        """
         try:
-            self._files.remove(self.path / CLEAN_STOP_MARKER)
+            if self._files.exists(self.path / CLEAN_STOP_MARKER):
+                self._files.remove(self.path / CLEAN_STOP_MARKER)
+                self._files.sync_folder(self.path)
         except OSError as error:
             self.health.noticed(error)
             if self.is_online:
@@ -152,6 +159,8 @@ class LogDir:
             self.health.noticed(error)
             raise StorageError(f"cannot open the log of {name} in {self.path}: {error.strerror or error}") from error
         self._names.add(name)
+        if config.syncs_appends:
+            log.flush()  # what a killed process left in the page cache counts, for us and for our leader
         return log
 
     def recovery_job(self, name: TopicPartition, config: LogConfig, *, now_ms: int) -> RecoveryJob | None:

@@ -56,7 +56,7 @@ class LoadedLog:
     last_snapshot: int | None
     """Where the newest snapshot was taken, if that is known."""
     is_changed: bool
-    """Whether opening it left something to be flushed."""
+    """Whether names in the folder, and that of the folder, may not be on the disk."""
     leader_epochs: LeaderEpochs
     producers: ProducerStates
     transactions: Transactions
@@ -75,6 +75,7 @@ def load(
     first_dirty_offset: int,
 ) -> LoadedLog:
     """Open the log in `folder`, which is made when it is missing."""
+    is_new = not files.exists(folder)
     files.make_folder(folder)
     loader = _Loader(files, folder, config, now_ms)
     loader.report.notes += swap.complete_after_crash(files, folder)
@@ -100,7 +101,8 @@ def load(
         recovery_point=min(recovery_point, replay.offset),
         first_dirty_offset=min(max(first_dirty_offset, log_start_offset), replay.offset),
         last_snapshot=replay.snapshot_offset,
-        is_changed=loader.is_changed,
+        # A process that was killed may have left names that only its kernel knows.
+        is_changed=loader.is_changed or is_new or not clean,
         leader_epochs=loader.epochs,
         producers=replay.producers,
         transactions=replay.transactions,

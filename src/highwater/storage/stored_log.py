@@ -30,6 +30,7 @@ class StoredLog:
     __slots__ = (
         "_files",
         "_is_broken",
+        "_is_folder_unsynced",
         "_last_snapshot",
         "_lowest_end_offset",
         "_names_changed",
@@ -72,6 +73,8 @@ class StoredLog:
         self._is_broken = False
         self._last_snapshot = loaded.last_snapshot
         self._names_changed = loaded.is_changed
+        self._is_folder_unsynced = loaded.is_changed
+        """The folder's own name is not known to be on the disk."""
 
     @property
     def takes_writes(self) -> bool:
@@ -304,6 +307,9 @@ class StoredLog:
             flush.add_segments(self.segments.since(self.recovery_point), with_last_indexes=with_last_indexes)
         if names_changed:
             flush.add_names()
+        if self._is_folder_unsynced:
+            flush.add_folder()
+            self._is_folder_unsynced = False
         self._names_changed = self.leader_epochs.is_unsynced = False
         return flush
 

@@ -363,3 +363,26 @@ def _happen(world: World, move: tuple[object, ...]) -> None:  # noqa: C901 - one
             world.happens(ReplicasStopped(BrokerId(broker), frozenset({name})))
         case ("unclean", bool() as allowed):
             world.happens(UncleanElectionChanged("a", allowed))
+
+
+def test_a_broker_that_was_gone_while_nobody_looked_is_not_trusted() -> None:
+    """Its machine may have lost power, and the end of its log with it (KIP-903)."""
+    held = partition(ONE, TWO, THREE)
+    held.bounced = frozenset({ONE})
+    world = World(topic("a", held))
+    assert world.of() == Leadership(TWO, LeaderEpoch(1), (TWO, THREE))
+    assert held.bounced == frozenset()
+
+
+def test_if_all_were_gone_they_are_all_there_is() -> None:
+    held = partition(ONE, TWO, THREE, isr=(ONE, TWO))
+    held.bounced = frozenset({ONE, TWO, THREE})
+    world = World(topic("a", held))
+    assert world.of() == Leadership(ONE, LeaderEpoch(1), (ONE, TWO))
+
+
+def test_an_epoch_ends_when_a_replica_goes_that_we_did_not_know_to_be_in_sync() -> None:
+    """Before: the leader had just called it in sync, we had not heard of it, and it stayed so without its log."""
+    world = World(topic("a", partition(ONE, TWO, THREE, isr=(ONE, TWO))))
+    world.happens(BrokersChanged({ONE: 101, TWO: 102}))
+    assert world.of() == Leadership(ONE, LeaderEpoch(1), (ONE, TWO))

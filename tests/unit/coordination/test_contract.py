@@ -102,6 +102,19 @@ async def test_a_node_made_anew_can_be_told_from_the_old_one(session: OpenSessio
         assert (await store.read("/b")).created > before
 
 
+async def test_writes_and_nodes_made_are_on_one_scale(session: OpenSession) -> None:
+    """So the controller knows whether a broker registered before or after its replica was called in sync."""
+    async with session() as store:
+        await store.create("/state")
+        first = await store.read("/state")
+        assert first.modified == first.created
+        await store.create("/broker")
+        registered = (await store.read("/broker")).created
+        assert first.modified < registered
+        await store.write("/state", b"1")
+        assert (await store.read("/state")).modified > registered
+
+
 async def test_sequence_numbers_only_grow(session: OpenSession) -> None:
     async with session() as store:
         await store.create("/changes")

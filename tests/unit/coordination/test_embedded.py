@@ -81,10 +81,27 @@ async def test_a_file_of_a_later_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     await EmbeddedCoordination.open(path).close()
     database = sqlite3.connect(path)
-    database.execute("PRAGMA user_version = 2")
+    database.execute("PRAGMA user_version = 99")
     database.close()
-    with pytest.raises(StoreFailed, match="has format 2"):
+    with pytest.raises(StoreFailed, match="has format 99"):
         EmbeddedCoordination.open(path)
+
+
+async def test_a_file_of_the_first_format_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    store = EmbeddedCoordination.open(path)
+    await store.create("/a", b"kept")
+    await store.close()
+    database = sqlite3.connect(path)
+    database.execute("ALTER TABLE node DROP COLUMN modified")
+    database.execute("PRAGMA user_version = 1")
+    database.commit()
+    database.close()
+    store = EmbeddedCoordination.open(path)
+    assert (await store.read("/a")).data == b"kept"
+    await store.write("/a", b"new")
+    assert (await store.read("/a")).modified > (await store.read("/a")).created
+    await store.close()
 
 
 def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
