@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Final
@@ -64,7 +65,7 @@ class Count:
     seconds: float
 
 
-class Connection:
+class Connection(ABC):
     """One connection that keeps `in_flight` requests out; subclasses count the answers."""
 
     def __init__(self, bootstrap: str, in_flight: int) -> None:
@@ -76,17 +77,17 @@ class Connection:
         self.answered = 0
         self.payload_bytes = 0
 
+    @abstractmethod
     def start(self) -> None:
         """Send the first requests."""
-        raise NotImplementedError
 
+    @abstractmethod
     def on_readable(self, buffer: memoryview) -> None:
         """Count what came and send as many requests again."""
-        raise NotImplementedError
 
+    @abstractmethod
     def on_writable(self) -> bool:
         """Send what is left over; return whether more is waiting."""
-        raise NotImplementedError
 
     def receive(self, buffer: memoryview) -> int:
         """Receive what is there, or fail if the broker has gone."""

@@ -46,6 +46,8 @@ from highwater.metrics.declared import (
     COMPACTION_ROUNDS,
     COMPILED,
     FULL_LOG_DIRS,
+    ISR_EXPANSIONS,
+    ISR_SHRINKS,
     LOG_FLUSHES,
     OFFLINE_LOG_DIRS,
     RECOMPRESSED_BATCHES,
@@ -286,7 +288,7 @@ class Node:
         appends, recompression = self._appends, self._recompression
         syncer = LogSyncer(loop, self._executor)
         self._registry.ask_one(LOG_FLUSHES, lambda: syncer.flushes)
-        self._isr_keeper = IsrKeeper(
+        self._isr_keeper = keeper = IsrKeeper(
             loop,
             self.broker_id,
             store,
@@ -294,6 +296,8 @@ class Node:
             partitions=partitions,
             max_lag_ms=config[replication.REPLICA_LAG_TIME_MAX_MS],
         )
+        self._registry.ask_one(ISR_SHRINKS, lambda: keeper.shrinks)
+        self._registry.ask_one(ISR_EXPANSIONS, lambda: keeper.expansions)
         throttles = ReplicationThrottles(self.broker_id, config, now_ms=lambda: loop.time() * 1000)
         self._fetchers = ReplicaFetchers(
             loop, self._executor, self.broker_id, config, cluster=cluster, throttles=throttles, now_ms=now_ms

@@ -60,6 +60,7 @@ class IsrKeeper:
         self._changed: dict[TopicPartition, None] = {}
         self._changed_ms = self._noticed_ms = 0
         self._tasks: list[Task[None]] = []
+        self.shrinks = self.expansions = 0
 
     def start(self) -> None:
         """Begin to look and to write."""
@@ -150,6 +151,9 @@ class IsrKeeper:
         events.info("isr_changed", partition=partition.name, isr=",".join(map(str, isr)), version=version)
         self._changed[partition.name] = None
         self._changed_ms = self.now_ms()
+        before = len(partition.in_sync_replicas)
+        self.shrinks += len(isr) < before
+        self.expansions += len(isr) > before
         partition.isr_committed(proposal, isr, version)
 
     # Telling --------------------------------------------------------------------------------------------------------

@@ -140,6 +140,18 @@ UNDER_REPLICATED_PARTITIONS: Final = Metric(
     "Partitions led by this broker that have fewer replicas in sync than replicas. Watch this one first.",
 )
 
+ISR_SHRINKS: Final = Metric(
+    "highwater_isr_shrinks_total",
+    Kind.COUNTER,
+    "How often this broker, as a leader, took replicas that lag out of those in sync.",
+)
+
+ISR_EXPANSIONS: Final = Metric(
+    "highwater_isr_expansions_total",
+    Kind.COUNTER,
+    "How often this broker, as a leader, took replicas that caught up back in.",
+)
+
 OFFLINE_PARTITIONS: Final = Metric(
     "highwater_offline_partitions",
     Kind.GAUGE,

@@ -31,6 +31,7 @@ class Leader:
     name = NAME
     leads = True
     leader_epoch = LeaderEpoch(5)
+    in_sync_replicas = (ONE,)
 
     def __init__(self) -> None:
         self.outcome: asyncio.Future[object] = asyncio.get_running_loop().create_future()
@@ -97,6 +98,7 @@ async def outcome(keeper: IsrKeeper) -> object:
 async def test_a_proposal_is_written_under_its_version(tmp_path: Path) -> None:
     async with a_keeper(tmp_path) as (keeper, store):
         assert await outcome(keeper) == ((ONE, TWO), 1)
+        assert (keeper.shrinks, keeper.expansions) == (0, 1)
         assert PartitionStateRecord.decode(PATH, (await store.read(PATH)).data).isr == (ONE, TWO)
 
 
