@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from highwater.cli.commands import run
 from highwater.testing.waiting import PATIENCE_SECONDS, wait_until
@@ -333,3 +334,17 @@ def test_a_group_at_work_keeps_up_and_cannot_be_moved(cli: Cli, topic: str) -> N
         assert "stop them first" in cli.error("group", "reset-offsets", group, "--to", "earliest", "--execute")
         assert "stop its members first" in cli.error("group", "delete", group, "--yes")
         reading.terminate()
+
+
+def test_a_group_whose_member_commits_nothing_is_stuck(cli: Cli, bootstrap: str, topic: str) -> None:
+    cli("produce", topic, stdin=b"0\n1\n")
+    member = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False})
+    member.subscribe([topic])
+    wait_until(lambda: member.poll(0.1) is not None or member.assignment() != [], "the group has its partition")
+    member.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+    [described] = cli.json("group", "describe", topic, "--patience", "1")
+    assert (described["lag"], described["verdict"]) == (1, "stuck")
+    member.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
+    [described] = cli.json("group", "describe", topic, "--patience", "1")
+    member.close()
+    assert (described["lag"], described["verdict"]) == (0, "keeping up")
