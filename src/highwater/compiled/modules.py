@@ -1,4 +1,4 @@
-"""Which modules are worth compiling: those that every Produce and Fetch passes through.
+"""Which modules are worth compiling: those that every Produce, Fetch and compacted record passes through.
 
 All of them or none are in use, because compiled modules call each other without looking names up. Left out on purpose:
 what is pickled, what awaits, what is generated at run time (the codec), and errors, because a compiled class loses a
@@ -18,6 +18,9 @@ HOT_MODULES: Final = (
     "highwater.broker.replica_fetch",
     "highwater.metrics.registry",
     "highwater.protocol.records.batch",
+    "highwater.protocol.records.contents",
+    "highwater.protocol.records.record",
+    "highwater.protocol.records.spans",
     "highwater.protocol.records.validate",
     "highwater.replication.high_watermark",
     "highwater.replication.leader",
@@ -32,6 +35,10 @@ HOT_MODULES: Final = (
     "highwater.server.request_context",
     "highwater.server.transport",
     "highwater.storage.batch_scan",
+    "highwater.storage.compaction.aborted_records",
+    "highwater.storage.compaction.batch_filter",
+    "highwater.storage.compaction.compaction",
+    "highwater.storage.compaction.offset_map",
     "highwater.storage.file_region",
     "highwater.storage.index_file",
     "highwater.storage.leader_epochs",
