@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 RUNS ?= 1
 CODE := $(wildcard src tests tools benchmarks)
 
-.PHONY: help setup demo test matrix sim lint format bench docs compiled jars kcat go-clients clean
+.PHONY: help setup demo test nemesis matrix sim lint format bench docs compiled jars kcat go-clients clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -41,6 +41,9 @@ demo: $(VENV)/.ready ## a broker, a producer, a group of readers and a Spark pip
 
 test: setup ## every test
 	$(BIN)/pytest
+
+nemesis: setup ## a cluster is broken at random for ten minutes while clients write and read
+	$(BIN)/python tools/nemesis.py
 
 matrix: setup ## the exactly-once sink under every kill, on one broker, on three, and on Apache Kafka; RUNS=3 runs it thrice
 	for run in $$(seq $(RUNS)); do $(BIN)/pytest tests/matrix -m '' || exit 1; done

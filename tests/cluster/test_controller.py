@@ -91,14 +91,22 @@ def test_a_changed_config_reaches_every_broker(highwater_cluster: ClusterProcess
     wait_for_all(cluster, lambda broker: retention(broker) == "12345", "the config is in force")
 
 
-def test_a_second_broker_with_the_same_id_does_not_start(
-    highwater_cluster_factory: Callable[..., ClusterProcesses],
+def test_a_second_broker_with_the_same_id_and_the_data_of_another_cluster_do_not_start(
+    highwater_cluster_factory: Callable[..., ClusterProcesses], tmp_path: Path
 ) -> None:
     cluster = highwater_cluster_factory(1, zookeeper_session_timeout_ms=2000)
     twin = _serve({**cluster.brokers[1].settings, "log.dirs": cluster.brokers[1].data_dir.parent / "twin"})
     assert twin.returncode == 1
     assert f"broker 1 is registered at {cluster.brokers[1].bootstrap_servers}" in twin.stderr
     assert cluster.brokers[1].is_running
+
+    strange = tmp_path / "strange"
+    strange.mkdir()
+    (strange / "meta.properties").write_text("version=0\nbroker.id=7\ncluster.id=elsewhere\n")
+    failed = _serve({**cluster.brokers[1].settings, "broker.id": 7, "log.dirs": strange})
+    assert failed.returncode == 1
+    assert f"log dir {strange} belongs to broker 7 of cluster elsewhere" in failed.stderr
+    assert len(failed.stderr.splitlines()) == 1
 
 
 def test_without_zookeeper_there_is_a_clear_line(tmp_path: Path) -> None:

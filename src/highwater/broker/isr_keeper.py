@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 events = EventLog("replication")
 
-NOTICE_PERIOD_MS: Final = 2_500
-QUIET_BEFORE_NOTICE_MS: Final = 5_000
-LONGEST_WITHOUT_NOTICE_MS: Final = 60_000
+QUIET_BEFORE_NOTICE_MS: Final = 500
+LONGEST_WITHOUT_NOTICE_MS: Final = 5_000
+"""Apache Kafka waits for 5 s of quiet, up to a minute; what clients are told of in-sync replicas is as old as that."""
 WRITES_AT_ONCE: Final = 100
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 5.0
@@ -58,7 +58,8 @@ class IsrKeeper:
         self._proposed: dict[Partition, IsrProposal] = {}
         self._has_proposals = asyncio.Event()
         self._changed: dict[TopicPartition, None] = {}
-        self._changed_ms = self._noticed_ms = 0
+        self._changed_ms = 0
+        self._has_changes = asyncio.Event()
         self._tasks: list[Task[None]] = []
         self.shrinks = self.expansions = 0
 
@@ -151,6 +152,7 @@ class IsrKeeper:
         events.info("isr_changed", partition=partition.name, isr=",".join(map(str, isr)), version=version)
         self._changed[partition.name] = None
         self._changed_ms = self.now_ms()
+        self._has_changes.set()
         before = len(partition.in_sync_replicas)
         self.shrinks += len(isr) < before
         self.expansions += len(isr) > before
@@ -161,14 +163,16 @@ class IsrKeeper:
     async def _post_notices(self) -> None:
         """Tell the controller which partitions have changed: not one by one while many followers come and go."""
         while True:
-            await asyncio.sleep(NOTICE_PERIOD_MS / 1000)
-            now_ms = self.now_ms()
-            is_quiet = now_ms - self._changed_ms >= QUIET_BEFORE_NOTICE_MS
-            if self._changed and (is_quiet or now_ms - self._noticed_ms >= LONGEST_WITHOUT_NOTICE_MS):
-                changed, self._changed = self._changed, {}
-                self._noticed_ms = now_ms
-                try:
-                    await self._store.create(paths.ISR_CHANGE, records.encode_isr_change(changed), sequence=True)
-                except CoordinationError as error:
-                    events.warning("isr_change_not_told", reason=str(error))
-                    self._changed = changed | self._changed
+            await self._has_changes.wait()
+            deadline_ms = self.now_ms() + LONGEST_WITHOUT_NOTICE_MS
+            while (rest_ms := min(self._changed_ms + QUIET_BEFORE_NOTICE_MS, deadline_ms) - self.now_ms()) > 0:  # noqa: ASYNC110 - for quiet
+                await asyncio.sleep(rest_ms / 1000)
+            self._has_changes.clear()
+            changed, self._changed = self._changed, {}
+            try:
+                await self._store.create(paths.ISR_CHANGE, records.encode_isr_change(changed), sequence=True)
+            except CoordinationError as error:
+                events.warning("isr_change_not_told", reason=str(error))
+                self._changed = changed | self._changed
+                self._changed_ms = self.now_ms()  # so that it is tried again after a while
+                self._has_changes.set()

@@ -99,7 +99,7 @@ class ServeByController:
         if controller is None or controller.id == self._cluster.me:
             raise KafkaError("there is no controller right now", code=ErrorCode.LEADER_NOT_AVAILABLE)
         address = controller.listeners.get(self._listener) or next(iter(controller.listeners.values()))
-        peer = Peer(address, client_id="broker", timeout_s=PATIENCE_S)
+        peer = Peer(address, client_id=f"broker-{self._cluster.me}", timeout_s=PATIENCE_S)
         asked = CreatableTopic(
             name=wanted.name,
             num_partitions=wanted.partition_count,

@@ -124,7 +124,6 @@ async def test_a_write_that_was_not_heard_of_is_looked_up(tmp_path: Path) -> Non
 async def test_the_controller_is_told_once_changes_have_calmed_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(isr_keeper, "NOTICE_PERIOD_MS", 5)
     monkeypatch.setattr(isr_keeper, "QUIET_BEFORE_NOTICE_MS", 10)
     async with a_keeper(tmp_path) as (keeper, store):
         told = asyncio.Event()

@@ -1,0 +1,164 @@
+"""A network that can be cut: every connection between brokers, and from a broker to ZooKeeper, passes through here.
+
+with Network() as network:
+    port = network.stand_before(("127.0.0.1", 9092), name=1)     # what broker 1 advertises to the other brokers
+    network.cut(1, 2)                                            # neither hears the other any more
+    network.heal()
+
+What is cut is not closed: bytes wait, as packets do that are sent again and again, and new connections are accepted and
+hear nothing. Who connects is known by the client id that brokers give; ZooKeeper has an address of its own for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import struct
+import threading
+from collections.abc import Coroutine, Hashable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from highwater.testing.ports import HOST
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+Place = Hashable
+"""Who may be cut off from whom: the id of a broker, or `ZOOKEEPER`."""
+ZOOKEEPER: Final = "zookeeper"
+
+_CLIENT_ID_AT: Final = 12
+"""In the first frame of a connection: after its size, the API, its version and the correlation id."""
+_CLIENT_ID: Final = re.compile(rb"(?:broker|controller)-(\d+)")
+_LENGTH: Final = struct.Struct(">h")
+_CHUNK_BYTES: Final = 65_536
+
+
+class Network:
+    """Proxies in a thread of its own, and which of the ways between them are cut."""
+
+    def __init__(self) -> None:
+        self._cut: set[tuple[Place, Place]] = set()
+        self._changed: asyncio.Condition | None = None
+        self._servers: list[asyncio.Server] = []
+        self._tunnels: set[asyncio.Task[None]] = set()
+        self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="network")
+
+    def stand_before(self, target: tuple[str, int], name: Place, *, asked_by: Place | None = None) -> int:
+        """Return the port of a proxy for the server called `name`; `asked_by` is who uses it, if only one does."""
+        port: int = self._do(self._listen(target, name, asked_by))
+        return port
+
+    def cut(self, one: Place, other: Place, *, both_ways: bool = True) -> None:
+        """Let nothing pass from `one` to `other`, nor back."""
+        self._do(self._change(self._cut | {(one, other)} | ({(other, one)} if both_ways else set())))
+
+    def heal(self) -> None:
+        """Let everything pass that waits, and what comes."""
+        self._do(self._change(set()))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._started.result()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        loop, stop = self._started.result()
+        loop.call_soon_threadsafe(stop.set)
+        self._thread.join()
+
+    # In the thread --------------------------------------------------------------------------------------------------
+
+    def _do(self, work: Coroutine[Any, Any, Any]) -> Any:
+        loop, _ = self._started.result()
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
+
+    async def _serve(self) -> None:
+        stop = asyncio.Event()
+        self._changed = asyncio.Condition()
+        self._started.set_result((asyncio.get_running_loop(), stop))
+        await stop.wait()
+        for server in self._servers:
+            server.close()
+        for tunnel in self._tunnels:
+            tunnel.cancel()
+        await asyncio.gather(*self._tunnels, return_exceptions=True)
+
+    async def _change(self, cut: set[tuple[Place, Place]]) -> None:
+        assert self._changed is not None
+        async with self._changed:
+            self._cut = cut
+            self._changed.notify_all()
+
+    async def _listen(self, target: tuple[str, int], name: Place, asked_by: Place | None) -> int:
+        async def on_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            tunnel = asyncio.create_task(self._tunnel(reader, writer, target, name, asked_by))
+            self._tunnels.add(tunnel)
+            tunnel.add_done_callback(self._tunnels.discard)
+
+        server = await asyncio.start_server(on_client, HOST, 0)
+        self._servers.append(server)
+        port: int = server.sockets[0].getsockname()[1]
+        return port
+
+    async def _tunnel(
+        self,
+        from_client: asyncio.StreamReader,
+        to_client: asyncio.StreamWriter,
+        target: tuple[str, int],
+        server: Place,
+        client: Place | None,
+    ) -> None:
+        """Pass bytes both ways until either side ends."""
+        writers = [to_client]
+        try:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                first = b""
+                if client is None:
+                    client, first = await _introduction(from_client)
+                await self._open(client, server)
+                from_server, to_server = await asyncio.open_connection(*target)
+                writers.append(to_server)
+                to_server.write(first)
+                pumps = [
+                    asyncio.create_task(self._pump(from_client, to_server, client, server)),
+                    asyncio.create_task(self._pump(from_server, to_client, server, client)),
+                ]
+                try:
+                    await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for pump in pumps:
+                        pump.cancel()
+                    await asyncio.gather(*pumps, return_exceptions=True)
+        finally:
+            for writer in writers:
+                writer.transport.abort()
+
+    async def _pump(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, sender: Place, receiver: Place
+    ) -> None:
+        while data := await source.read(_CHUNK_BYTES):
+            await self._open(sender, receiver)
+            sink.write(data)
+            await sink.drain()
+        await self._open(sender, receiver)  # that it hung up is not heard either
+
+    async def _open(self, sender: Place, receiver: Place) -> None:
+        """Return when this way is not cut."""
+        if (sender, receiver) in self._cut:
+            assert self._changed is not None
+            async with self._changed:
+                await self._changed.wait_for(lambda: (sender, receiver) not in self._cut)
+
+
+async def _introduction(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """Read as much of a connection's first frame as says which broker it comes from; -1 if none."""
+    head = await reader.readexactly(_CLIENT_ID_AT + _LENGTH.size)
+    client_id = await reader.readexactly(_LENGTH.unpack_from(head, _CLIENT_ID_AT)[0])
+    named = _CLIENT_ID.match(client_id)
+    return -1 if named is None else int(named[1]), head + client_id
