@@ -8,8 +8,9 @@ import signal
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from benchmarks import by_time, groups, latency, life, raw_clients, real_clients, report, spark
 from benchmarks.brokers import ROOT, ApacheKafka, Broker, Highwater
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the brokers are stopped too
     lines = [line for line in LINES if not options.only or line.name in options.only]
-    effort = QUICK if options.quick else FULL
+    effort = replace(QUICK if options.quick else FULL, **given(rounds=options.rounds, seconds=options.seconds))
     results: dict[str, tuple[Line, list[Metric]]] = {}
     OUTPUT.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="data-", dir=OUTPUT) as scratch:
@@ -86,8 +87,15 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--only", nargs="+", metavar="LINE", choices=[line.name for line in LINES], help="run only these lines"
     )
+    parser.add_argument("--rounds", type=int, metavar="N", help="rounds that count, of each line and each broker")
+    parser.add_argument("--seconds", type=float, metavar="S", help="how long a round of a raw line takes")
     parser.add_argument("--publish", action="store_true", help="put the table into docs/benchmarks.md")
     return parser.parse_args(arguments)
+
+
+def given(**options: float | None) -> dict[str, Any]:
+    """Return the options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def warm_up(broker: Broker, effort: Effort) -> None:
