@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import by_time, groups, latency, life, raw_clients, real_clients, report, spark
+from benchmarks import by_time, groups, latency, life, raw_clients, real_clients, report, spark, transactions
 from benchmarks.brokers import ROOT, ApacheKafka, Broker, Highwater
 from benchmarks.measuring import Arena, Effort, Line, Metric
 from benchmarks.raw_clients import LARGE_BATCH_BYTES, MANY_CONNECTIONS, SMALL_BATCH_BYTES, fill
@@ -38,6 +38,10 @@ LINES: Final = (
     Line("rebalance-50", "rebalance of a group of 50 members, raw", groups.rebalance_of_fifty),
     Line("rebalance-500", "rebalance of a group of 500 members, raw", groups.rebalance_of_five_hundred),
     Line("memory-members", "memory of an idle member and its connection", groups.memory_of_idle_members),
+    Line("txn-one", "transactions of one partition, raw, one at a time", transactions.one_partition),
+    Line("txn-ten", "transactions of ten partitions, raw, one at a time", transactions.ten_partitions),
+    Line("txn-many", "transactions of 16 producers, raw, one at a time each", transactions.many_producers),
+    Line("txn-java", "produce, Java client, 1 KB records, a transaction every 100 ms", transactions.throughput_java),
     Line("spark-sink", "Spark's sink, 100 B records", spark.sink),
     Line("spark-source", "Spark's source, 100 B records", spark.source),
     Line("spark-latency", "activity pipeline at 5,000 events/s, event to count", spark.latency),
