@@ -130,6 +130,21 @@ def test_consume_transform_produce_while_the_broker_is_killed(
     assert (described(broker, "word").producer_epoch > RECORDS // 7) == (version == 2)
 
 
+def test_a_pipelining_producer_keeps_its_batches_in_order_from_one_transaction_to_the_next(
+    java: Java, broker: BrokerProcess
+) -> None:
+    """The second batch of a transaction waited for the coordinator, and the third overtook it."""
+    create(broker, "fast", partitions=3)
+    report = java(
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--topic", "fast", "--num-records", "30000", "--record-size", "1000", "--throughput", "-1"),
+        *("--transactional-id", "fast", "--transaction-duration-ms", "30"),
+        *("--producer-props", f"bootstrap.servers={broker.bootstrap_servers}"),
+    )
+    assert report.startswith("30000 records sent"), report
+    assert sum(len(committed(broker, "fast", partition)) for partition in range(3)) == 30_000
+
+
 @pytest.mark.parametrize("epoch", [MAX_EPOCH - 2, MAX_EPOCH - 1])
 def test_epochs_run_out_and_the_next_producer_id_goes_on(
     consume_transform_produce: list[str], broker: BrokerProcess, epoch: int

@@ -34,6 +34,7 @@ from highwater.broker.serve_alone import ServeAlone
 from highwater.broker.topic_admin import TopicAdmin
 from highwater.broker.topic_store import TopicStore
 from highwater.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topics
+from highwater.broker.transaction_check import TransactionCheck
 from highwater.broker.transaction_coordinator import TransactionCoordinator
 from highwater.broker.transaction_gate import TransactionGate
 from highwater.broker.transaction_metrics import TransactionMetrics
@@ -426,10 +427,14 @@ class Node:
             transactions=transactions,
             transaction_gate=TransactionGate(
                 loop,
-                transactions,
                 config,
-                partitions=partitions,
-                elsewhere=None if member is None else member.coordinators,
+                TransactionCheck(
+                    loop,
+                    transactions,
+                    partitions=partitions,
+                    elsewhere=None if member is None else member.coordinators,
+                ),
+                partitions,
             ),
             markers=markers,
             fetch_max_bytes=config[network.FETCH_MAX_BYTES],

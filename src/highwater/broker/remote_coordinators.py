@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from highwater.broker.peers import Peers
-    from highwater.broker.transaction_gate import Entry
+    from highwater.broker.transaction_check import Entry
 
 ADD_PARTITIONS_VERSION: Final = 5
 TRANSACTIONS_AT_ONCE: Final = 1000

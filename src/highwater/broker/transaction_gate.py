@@ -6,138 +6,131 @@ who reads committed records would get past it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections import deque
+from functools import partial
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING, NamedTuple
 
-from highwater.config.settings.transactions import TRANSACTION_PARTITION_VERIFICATION_ENABLE
-from highwater.model.errors import ErrorCode, KafkaError
+from highwater.broker.transaction_check import Entry
+from highwater.config.settings.transactions import (
+    ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MAX_MS,
+    ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MS,
+    TRANSACTION_PARTITION_VERIFICATION_ENABLE,
+)
+from highwater.model.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
-    from collections.abc import Callable, Sequence
+    from asyncio import AbstractEventLoop, TimerHandle
+    from collections.abc import Callable
 
     from highwater.broker.partition import Partition
     from highwater.broker.partitions import Partitions
-    from highwater.broker.remote_coordinators import RemoteCoordinators
-    from highwater.broker.transaction_coordinator import TransactionCoordinator
+    from highwater.broker.transaction_check import TransactionCheck
     from highwater.config.broker_config import BrokerConfig
     from highwater.model.ids import TopicPartition
-    from highwater.storage.producer_state import ProducerState
     from highwater.transactions.transaction import Producer
 
-RAISES_EPOCH_VERSION: Final = 2
-"""The `transaction.version` from which partitions are added by the write itself."""
+
+class _Waiting(NamedTuple):
+    entry: Entry
+    tell: Callable[[list[ErrorCode]], None]
+    since_s: float
 
 
-_ENDED_MEANWHILE: Final = ErrorCode.TRANSACTION_ABORTABLE
+class _Line:
+    """Those who wait for one transactional id, first come first served: batches have sequences, which must not mix."""
 
+    __slots__ = ("timer", "transactional_id", "waiting")
 
-class Entry(NamedTuple):
-    """Who wants to write to which partitions as part of a transaction."""
-
-    transactional_id: str
-    producer: Producer
-    partitions: Sequence[TopicPartition]
-    adds: bool
-    """Whether the write itself makes them part of the transaction (KIP-890, part 2)."""
+    def __init__(self, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        self.waiting: deque[_Waiting] = deque()
+        self.timer: TimerHandle | None = None
+        """Set while the end of the transaction before is waited for."""
 
 
 class TransactionGate:
-    """Asks the coordinator, on this broker or on another one."""
+    """Lets batches in when the coordinator says so, those of one producer in the order in which they came.
+
+    The coordinator is asked once for all who wait. While the transaction before is being completed, which is a matter
+    of moments, they wait for that too: a client that were refused would send everything again.
+    """
 
     def __init__(
-        self,
-        loop: AbstractEventLoop,
-        coordinator: TransactionCoordinator,
-        config: BrokerConfig,
-        *,
-        partitions: Partitions,
-        elsewhere: RemoteCoordinators | None,
+        self, loop: AbstractEventLoop, config: BrokerConfig, check: TransactionCheck, partitions: Partitions
     ) -> None:
-        """`elsewhere` is None in a cluster of one."""
         self._loop = loop
-        self._coordinator = coordinator
         self._config = config
+        self._check = check
         self._partitions = partitions
-        self._elsewhere = elsewhere
-        self._late = 0
-        """How many wait for a coordinator's log on this broker: whoever comes now is told after them."""
+        self._lines: dict[str, _Line] = {}
 
-    def is_open(self, partition: Partition, producer: Producer, *, adds: bool) -> bool:
+    def is_open(self, transactional_id: str, partition: Partition, producer: Producer, *, adds: bool) -> bool:
         """Whether nobody needs to be asked: the transaction has written here, or checks are switched off."""
-        return self._has_written(partition, producer) or (
+        if transactional_id in self._lines:
+            return False  # Somebody came first.
+        return self._check.has_written(partition, producer) or (
             not adds and not self._config[TRANSACTION_PARTITION_VERIFICATION_ENABLE]
         )
 
-    @staticmethod
-    def _has_written(partition: Partition, producer: Producer) -> bool:
-        state = partition.log.producers.get(producer.id)
-        return state is not None and state.has_open_transaction and state.epoch == producer.epoch
-
     def enter(self, entry: Entry, tell: Callable[[list[ErrorCode]], None]) -> None:
         """Tell for each partition whether it may be written to: at once, or when the coordinator's log says so."""
-        try:
-            shard = self._coordinator.shard_of(entry.transactional_id)
-            if entry.adds:
-                shard.add_partitions(
-                    entry.transactional_id, entry.producer, entry.partitions, client_version=RAISES_EPOCH_VERSION
-                )
-        except KafkaError as error:
-            if error.code is ErrorCode.NOT_COORDINATOR and self._elsewhere is not None:
-                self._ask(self._elsewhere, entry, tell)
-            else:
-                tell([error.code] * len(entry.partitions))
+        waiting = _Waiting(entry, tell, self._loop.time())
+        line = self._lines.get(entry.transactional_id)
+        if line is not None:
+            line.waiting.append(waiting)
             return
+        line = self._lines[entry.transactional_id] = _Line(entry.transactional_id)
+        line.waiting.append(waiting)
+        self._ask(line)
 
-        def committed(error: KafkaError | None) -> None:
-            try:
-                if error is not None:
-                    raise error
-                codes = shard.check_partitions(entry.transactional_id, entry.producer, entry.partitions)
-            except KafkaError as refusal:
-                codes = [refusal.code] * len(entry.partitions)
-            tell(codes)
-
-        def committed_late(error: KafkaError | None) -> None:
-            self._late -= 1
-            committed(error)
-
-        if shard.journal.is_busy or self._late:
-            self._late += 1
-            # Whoever is let in appends, and that must not happen while the journal tells of a commit.
-            shard.journal.when_committed(lambda error: self._soon(committed_late, error))
+    def _ask(self, line: _Line) -> None:
+        """Ask for all who wait for the same, or let them in if those before them have opened their partitions."""
+        first = line.waiting[0].entry
+        same = list(takewhile(lambda each: _asks_the_same(each.entry, first), line.waiting))
+        names = list(dict.fromkeys(name for each in same for name in each.entry.partitions))
+        told = partial(self._answered, line, len(same), names)
+        if all(self._check.has_written(self._partitions.get(*name), first.producer) for name in names):
+            told([ErrorCode.NONE] * len(names))
         else:
-            committed(None)
+            self._check.ask(first._replace(partitions=names), told)
 
-    def _soon(self, step: Callable[[KafkaError | None], None], error: KafkaError | None) -> None:
-        self._loop.call_soon(step, error)
+    def _answered(self, line: _Line, count: int, names: list[TopicPartition], codes: list[ErrorCode]) -> None:
+        first = line.waiting[0]
+        if ErrorCode.CONCURRENT_TRANSACTIONS in codes and not self._is_late(first):
+            self._ask_again(line)
+            return
+        answers = dict(zip(names, codes, strict=True))
+        otherwise = next(filter(None, codes), ErrorCode.NONE)
+        if otherwise:
+            # Whoever came after one that is refused would leave a gap in the producer's sequences.
+            told = [each for each in line.waiting if _asks_the_same(each.entry, first.entry)]
+        else:
+            told = list(islice(line.waiting, count))
+        line.waiting = deque(each for each in line.waiting if each not in told)
+        for each in told:
+            each.tell([answers.get(name, otherwise) for name in each.entry.partitions])
+        if line.waiting:
+            self._ask(line)
+        else:
+            del self._lines[line.transactional_id]
 
-    # Another broker's word ------------------------------------------------------------------------------------------
+    def _is_late(self, waiting: _Waiting) -> bool:
+        patience_s = self._config[ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MAX_MS] / 1000
+        return self._loop.time() - waiting.since_s >= patience_s
 
-    def _ask(self, elsewhere: RemoteCoordinators, entry: Entry, tell: Callable[[list[ErrorCode]], None]) -> None:
-        before = [self._state(name, entry.producer) for name in entry.partitions]
+    def _ask_again(self, line: _Line) -> None:
+        """Ask when the transaction before is complete: our own coordinator tells, another one is asked repeatedly."""
+        pause_s = self._config[ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MS] / 1000
+        line.timer = self._loop.call_later(pause_s, self._time_to_ask, line)
+        self._check.when_settled(line.transactional_id, partial(self._time_to_ask, line))
 
-        def told(codes: list[ErrorCode]) -> None:
-            tell(
-                [
-                    code or self._still_open(name, entry.producer, known)
-                    for name, known, code in zip(entry.partitions, before, codes, strict=True)
-                ]
-            )
+    def _time_to_ask(self, line: _Line) -> None:
+        if line.timer is not None:
+            line.timer.cancel()
+            line.timer = None
+            self._ask(line)
 
-        elsewhere.ask(self._coordinator.leader_for(entry.transactional_id), entry, told)
 
-    def _state(self, name: TopicPartition, producer: Producer) -> ProducerState | None:
-        partition = self._partitions.get(*name)
-        return None if partition is None else partition.log.producers.get(producer.id)
-
-    def _still_open(self, name: TopicPartition, producer: Producer, before: ProducerState | None) -> ErrorCode:
-        """Refuse when the transaction may have ended here while the coordinator's answer was on its way.
-
-        Its end is a marker, and a marker replaces what the partition knows of the producer.
-        """
-        try:
-            partition = self._partitions.leader_of(*name)
-        except KafkaError as error:
-            return error.code
-        is_unchanged = partition.log.producers.get(producer.id) is before
-        return ErrorCode.NONE if is_unchanged or self._has_written(partition, producer) else _ENDED_MEANWHILE
+def _asks_the_same(entry: Entry, other: Entry) -> bool:
+    return entry.producer == other.producer and entry.adds == other.adds

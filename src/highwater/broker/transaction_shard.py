@@ -38,7 +38,18 @@ class LoadedTransactions:
     prepared is brought to its partitions when its record is committed, and never before.
     """
 
-    __slots__ = ("_loop", "_markers", "_metrics", "_senders", "_stopped", "_topics", "_wall_ms", "core", "journal")
+    __slots__ = (
+        "_loop",
+        "_markers",
+        "_metrics",
+        "_senders",
+        "_stopped",
+        "_topics",
+        "_waiting",
+        "_wall_ms",
+        "core",
+        "journal",
+    )
 
     def __init__(
         self,
@@ -59,6 +70,8 @@ class LoadedTransactions:
         self._markers = markers
         self._metrics = metrics
         self._senders: dict[str, MarkerSender] = {}
+        self._waiting: dict[str, Callable[[], None]] = {}
+        """Who wants to know when the transaction of an id is complete: one for each id, for there is one gate."""
         self._stopped = False
 
     def start(self) -> None:
@@ -72,6 +85,7 @@ class LoadedTransactions:
         for sender in self._senders.values():
             sender.cancel()
         self._senders.clear()
+        self._waiting.clear()
         self.journal.close(error)
 
     # What producers ask ---------------------------------------------------------------------------------------------
@@ -145,6 +159,10 @@ class LoadedTransactions:
         """Take a step that appends: not while the journal tells of a commit."""
         self._loop.call_soon(step, error)
 
+    def when_settled(self, transactional_id: str, call: Callable[[], None]) -> None:
+        """Call once the transaction that is being ended is complete; never, if another broker completes it."""
+        self._waiting[transactional_id] = call
+
     def _send_markers(self, prepared: Transaction, patience_s: float, error: KafkaError | None) -> None:
         if self._stopped:
             return
@@ -172,4 +190,6 @@ class LoadedTransactions:
     def _complete(self, prepared: Transaction) -> None:
         self._senders.pop(prepared.transactional_id, None)
         self._write(prepared.completed(now_ms=self._wall_ms()))
+        if (call := self._waiting.pop(prepared.transactional_id, None)) is not None:
+            self._loop.call_soon(call)
         self._metrics.ended(committed=prepared.state is State.PREPARE_COMMIT)

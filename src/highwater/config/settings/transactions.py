@@ -97,3 +97,19 @@ TRANSACTION_VERSION_LEVEL: Final = Setting(
     "write itself adds its partition, so that nothing late can get into the next one (KIP-890). 1: as before that. "
     "Apache Kafka keeps this level beside its settings; `kafka-features.sh` changes it here too.",
 )
+
+ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MS: Final = Setting(
+    name="add.partitions.to.txn.retry.backoff.ms",
+    parse=milliseconds(at_least=1, at_most=INT32_MAX),
+    default=20,
+    doc="How often to ask a coordinator on another broker whether a producer's last transaction is complete, so that "
+    "the next one may write.",
+)
+
+ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MAX_MS: Final = Setting(
+    name="add.partitions.to.txn.retry.backoff.max.ms",
+    parse=milliseconds(at_least=0, at_most=INT32_MAX),
+    default=100,
+    doc="How long a write waits for the producer's last transaction to be complete before the client is told to try "
+    "again.",
+)

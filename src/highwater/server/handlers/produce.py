@@ -22,7 +22,7 @@ from highwater.broker.delayed_produce import DelayedProduce
 from highwater.broker.held_produce import HeldProduce
 from highwater.broker.partition import Partition
 from highwater.broker.recompression import RecompressedProduce, Refusals, Task, task_for
-from highwater.broker.transaction_gate import Entry
+from highwater.broker.transaction_check import Entry
 from highwater.model.errors import ErrorCode, KafkaError, StorageError
 from highwater.model.ids import Offset, ProducerId, TopicId, TopicPartition
 from highwater.protocol.messages.produce import (
@@ -173,7 +173,7 @@ class _Produce:
         header = read_header(records)
         producer = Producer(ProducerId(header.producer_id), header.producer_epoch)
         partition = broker.partitions.leader_of(topic_name, data.index)
-        if broker.transaction_gate.is_open(partition, producer, adds=self._adds_partitions):
+        if broker.transaction_gate.is_open(transactional_id, partition, producer, adds=self._adds_partitions):
             return False
         if self.waiting and self.waiting[0].producer != producer:
             raise KafkaError("batches of several producers in one request", code=ErrorCode.INVALID_RECORD)

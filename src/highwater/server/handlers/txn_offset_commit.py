@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from highwater.broker.pending_answer import PendingAnswer
 from highwater.broker.topics import OFFSETS_TOPIC
-from highwater.broker.transaction_gate import Entry
+from highwater.broker.transaction_check import Entry
 from highwater.groups.offset_commits import Committer
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.ids import ProducerId, TopicPartition
@@ -61,7 +61,7 @@ def handle(
     producer = Producer(ProducerId(request.producer_id), request.producer_epoch)
     adds = context.version >= ADDS_ITSELF_FROM
     gate = context.broker.transaction_gate
-    if gate.is_open(partition, producer, adds=adds):
+    if gate.is_open(request.transactional_id, partition, producer, adds=adds):
         _commit(context, request, answer)
     else:
         gate.enter(Entry(request.transactional_id, producer, [TopicPartition(OFFSETS_TOPIC, index)], adds), decided)
