@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import by_time, groups, latency, life, raw_clients, real_clients, report, spark, transactions
+from benchmarks import by_time, groups, latency, life, raw_clients, real_clients, report, spark, storage, transactions
 from benchmarks.brokers import ROOT, ApacheKafka, Broker, Highwater
 from benchmarks.measuring import Arena, Effort, Line, Metric
 from benchmarks.raw_clients import LARGE_BATCH_BYTES, MANY_CONNECTIONS, SMALL_BATCH_BYTES, fill
@@ -49,6 +49,10 @@ LINES: Final = (
     Line("memory-partitions", "memory of an idle partition", life.memory_of_idle_partitions),
     Line("start-empty", "start to first acknowledged write, empty", life.first_write_empty),
     Line("start-full", "start to first acknowledged write, 1,000 partitions", life.first_write_full),
+    Line("compaction", "compaction of 400 MB of keyed records", storage.compaction),
+    Line("recovery", "recovery of 2 GB after kill -9, 16 KB batches", storage.recovery),
+    Line("busy-latency", "acknowledged write beside a compaction and a cold reader", storage.busy_latency),
+    Line("many-partitions", "10,000 partitions on one broker", storage.many_partitions),
 )
 FULL: Final = Effort(rounds=5, seconds=5.0, warm_up_seconds=1.0, scale=1.0)
 QUICK: Final = Effort(rounds=2, seconds=1.0, warm_up_seconds=0.5, scale=0.1)

@@ -37,7 +37,9 @@ class Broker(ABC):
 
     name: ClassVar[str]
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, overrides: Mapping[str, str] | None = None) -> None:
+        """`overrides` are the settings that a line needs to differ from the defaults, on both sides."""
+        self.overrides = dict(overrides or {})
         self.directory = directory
         self.port = free_port()
         self.log_file = directory / "broker.log"
@@ -124,6 +126,7 @@ class Highwater(Broker):
     def command(self) -> list[str]:
         """Return the command that runs the broker in the foreground."""
         settings = {"listeners": f"PLAINTEXT://{self.bootstrap}", "log.dirs": self.directory / "data"}
+        settings |= self.overrides
         arguments = [argument for key, value in settings.items() for argument in ("--set", f"{key}={value}")]
         return [sys.executable, "-m", "highwater", "serve", *arguments]
 
@@ -151,6 +154,7 @@ class ApacheKafka(Broker):
             "offsets.topic.replication.factor": 1,
             "transaction.state.log.replication.factor": 1,
             "transaction.state.log.min.isr": 1,
+            **self.overrides,
         }
 
     def prepare(self) -> None:

@@ -65,6 +65,7 @@ from highwater.server.server import Server
 from highwater.storage import log_dir_owner
 from highwater.storage.log_dir import LogDir
 from highwater.storage.log_dir_owner import Owner
+from highwater.storage.settled_moves import settle_moves
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -228,6 +229,8 @@ class Node:
                 raise CannotStart(str(error)) from error
         if not any(log_dir.is_online for log_dir in log_dirs):
             raise CannotStart(f"the disk of every log dir has failed: {log_dirs[0].health.failure}")
+        for note in settle_moves(log_dirs):
+            events.warning("move_settled", what=note)
         return log_dirs
 
     def _owning_cluster(self) -> str | None:
@@ -336,6 +339,7 @@ class Node:
             )
         member = self._member
         self._watch_disks(replicas)
+        self._first_to_stop.callback(replicas.moves.close)
         topic_store = TopicStore(store, config) if member is None else TopicStore(store, config, member.driver.fence)
         alone = ServeAlone(self.broker_id, topics=topics, store=topic_store, replicas=replicas)
         config_admin = ConfigAdmin(

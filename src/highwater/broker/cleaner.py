@@ -77,7 +77,8 @@ class Cleaner:
             partition, plan = found
             self._under_way.add(partition)
             try:
-                await self._compact(partition, plan)
+                with partition.pinned():
+                    await self._compact(partition, plan)
             except (KafkaError, OSError) as error:
                 self._give_up(partition, str(error))
             finally:

@@ -112,12 +112,13 @@ class GroupCoordinator:
 
     async def _load(self, partition: Partition) -> tuple[LoadedShard, int]:
         core = GroupShard(group_settings(self._config, partition), self._group_topics, self._timings)
-        count = await load(
-            partition.log,
-            core,
-            chunk_bytes=self._config[settings.OFFSETS_LOAD_BUFFER_SIZE],
-            now_ms=lambda: int(self._loop.time() * 1000),
-        )
+        with partition.pinned():
+            count = await load(
+                partition.log,
+                core,
+                chunk_bytes=self._config[settings.OFFSETS_LOAD_BUFFER_SIZE],
+                now_ms=lambda: int(self._loop.time() * 1000),
+            )
         journal = Journal(
             partition,
             loop=self._loop,

@@ -32,12 +32,14 @@ class LogSyncer:
         if partition in self._under_way:
             return
         self._under_way.add(partition)
+        partition.pins += 1
         flush = partition.log.start_flush()
         future = self._loop.run_in_executor(self._executor, flush.run)
         future.add_done_callback(lambda done: self._done(partition, flush, done))
 
     def _done(self, partition: Partition, flush: Flush, done: Future[None]) -> None:
         self._under_way.discard(partition)
+        partition.pins -= 1
         partition.log.finish_flush(flush)
         error = done.exception()
         if error is not None:

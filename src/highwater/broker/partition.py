@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
 from highwater.model.errors import ErrorCode, KafkaError, StorageError
@@ -14,6 +15,8 @@ from highwater.replication.leader import IsrProposal, LeaderState
 from highwater.replication.truncation import EpochEnd, divergence, truncation_offset
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from highwater.broker.appends import Appends
     from highwater.broker.log_syncer import LogSyncer
     from highwater.storage.file_region import FileRegion
@@ -94,6 +97,7 @@ class Partition:
         "log",
         "min_insync_replicas",
         "name",
+        "pins",
         "replica_readers",
         "replicas",
         "topic_id",
@@ -132,6 +136,8 @@ class Partition:
         """Consumers that want to know what is committed."""
         self.replica_readers: dict[DataWaiter, None] = {}
         """Other replicas, which read what is not committed yet."""
+        self.pins = 0
+        """How many work on the files of the log right now: as long as one does, they stay where they are."""
         self._receipts: list[Receipt] = []
         self._staged_bytes = 0
         self._ends_transactions = False
@@ -229,6 +235,23 @@ class Partition:
         proposal = leadership.propose_growth(self.high_watermark, now_ms=self._keeper.now_ms())
         if proposal is not None:
             self._keeper.propose(self, proposal)
+
+    # The log's place ------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def pinned(self) -> Iterator[None]:
+        """Keep the log where it is."""
+        self.pins += 1
+        try:
+            yield
+        finally:
+            self.pins -= 1
+
+    def exchange_log(self, log: Log) -> None:
+        """Go on with a copy of the log in another log dir, which holds the same."""
+        assert not self._receipts, "nothing is staged between turns"
+        assert not self.pins, "nobody works on the files"
+        self.log = log
 
     # Appending ------------------------------------------------------------------------------------------------------
 

@@ -131,7 +131,8 @@ class ReplicaFetchers:
         """Return when what is written is on the disk; a disk that fails takes the partition with it."""
         flush = partition.log.start_flush()
         try:
-            await self._loop.run_in_executor(self._executor, flush.run)
+            with partition.pinned():
+                await self._loop.run_in_executor(self._executor, flush.run)
         except OSError as error:
             self.fail(partition, f"fsync failed: {error}")
         finally:

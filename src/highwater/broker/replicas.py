@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from highwater.broker.log_configs import log_config
+from highwater.broker.log_dir_moves import LogDirMoves
 from highwater.broker.partition import IsrKeeper, Partition
 from highwater.config.settings import replication, transactions
 from highwater.model.errors import StorageError
@@ -74,6 +75,7 @@ class Replicas:
         self._recompression = recompression
         self._now_ms = now_ms
         self.log_dirs = log_dirs
+        self.moves = LogDirMoves(loop, executor, config, log_dirs=log_dirs, partitions=partitions, now_ms=now_ms)
 
     # A broker that is alone -----------------------------------------------------------------------------------------
 
@@ -137,6 +139,7 @@ class Replicas:
         """Serve a partition no longer, because its disk does not obey."""
         events.error("partition_offline", partition=partition.name, reason=reason)
         self._fetchers.leave(partition.name)
+        self.moves.cancel(partition.name)
         self._recompression.forget(partition.name)
         partition.close()
         self._partitions.take_offline(partition.name, reason)
@@ -183,10 +186,12 @@ class Replicas:
         self._throttles.name(partition, settings)
         self._recompression.follow(partition)
         self._partitions.add(partition)
+        self.moves.resume(partition)
         return partition
 
     def _take_out(self, name: TopicPartition) -> Partition | None:
         self._fetchers.leave(name)
+        self.moves.cancel(name)
         self._recompression.forget(name)
         partition = self._partitions.remove(name)
         if partition is not None:
@@ -231,6 +236,9 @@ class Replicas:
         unread = next((log_dir for log_dir in self.log_dirs if not log_dir.is_readable), None)
         if unread is not None and not is_new:
             raise StorageError(f"{name} may be in log dir {unread.path}, whose disk failed: {unread.health.failure}")
+        preferred = self.moves.take_preference(name)
+        if preferred is not None:
+            return preferred
         usable = [log_dir for log_dir in self.log_dirs if log_dir.is_online]
         if not usable:
             raise StorageError(f"there is no log dir left for {name}")

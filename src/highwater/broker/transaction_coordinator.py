@@ -120,7 +120,8 @@ class TransactionCoordinator:
         # Decided transactions complete as soon as they are loaded, and markers for topics that are gone are left out.
         await self._topics_known.wait()
         chunk_bytes = self._config[settings.TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE]
-        count = await load(partition.log, core, chunk_bytes=chunk_bytes)
+        with partition.pinned():
+            count = await load(partition.log, core, chunk_bytes=chunk_bytes)
         journal = Journal(
             partition,
             loop=self._loop,

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from highwater.broker.replicas import Replicas
     from highwater.config.broker_config import BrokerConfig
     from highwater.model.ids import TopicPartition
-    from highwater.storage.log import Log
     from highwater.storage.segment import Segment
 
 events = EventLog("broker")
@@ -114,21 +113,22 @@ class Upkeep:
             since_ms = self._unflushed_since_ms.setdefault(partition, now_ms)
             if now_ms - since_ms >= partition.log.config.flush_ms:
                 del unflushed[partition], self._unflushed_since_ms[partition]
-                await self._flush(partition.log)
+                await self._flush(partition)
 
     async def checkpoint_recovery_points(self) -> None:
         """Flush sealed segments, then say how far each log is on the disk: recovery starts there."""
         async for partition in self._some_at_a_time():
             if partition.log.has_unflushed_sealed_segments:
-                await self._flush(partition.log)
+                await self._flush(partition)
         await self._checkpoint(checkpoints.RECOVERY_POINTS, lambda partition: partition.log.recovery_point)
 
-    async def _flush(self, log: Log) -> None:
-        flush = log.start_flush()
+    async def _flush(self, partition: Partition) -> None:
+        flush = partition.log.start_flush()
         try:
-            await self._loop.run_in_executor(self._executor, flush.run)
+            with partition.pinned():
+                await self._loop.run_in_executor(self._executor, flush.run)
         finally:
-            log.finish_flush(flush)
+            partition.log.finish_flush(flush)
 
     async def checkpoint_log_starts(self) -> None:
         """Say where each log starts that starts later than its first segment."""

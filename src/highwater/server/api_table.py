@@ -78,6 +78,7 @@ API_TABLE: Final = (
     Api(28, "TxnOffsetCommit", range(6), "txn_offset_commit"),
     Api(32, "DescribeConfigs", range(1, 5), "describe_configs"),
     Api(33, "AlterConfigs", range(3), "alter_configs"),
+    Api(34, "AlterReplicaLogDirs", range(1, 3), "alter_replica_log_dirs"),
     Api(35, "DescribeLogDirs", range(1, 5), "describe_log_dirs"),
     Api(37, "CreatePartitions", range(4), "create_partitions"),
     Api(42, "DeleteGroups", range(3), "delete_groups"),

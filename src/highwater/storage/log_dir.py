@@ -1,7 +1,8 @@
 """One log dir: a folder on one disk, locked by one broker, with a folder for each partition replica."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -19,9 +20,16 @@ from highwater.storage.segment import LOG_SUFFIX
 LOCK_FILE: Final = ".lock"
 CLEAN_STOP_MARKER: Final = ".kafka_cleanshutdown"
 DELETED_FOLDER_SUFFIX: Final = "-delete"
+FUTURE_FOLDER_SUFFIX: Final = "-future"
+"""Of a log that is being copied here from another log dir (KIP-113)."""
+MOVED_FOLDER_SUFFIX: Final = "-moved"
+"""Of a log whose copy takes its place; see `settled_moves.py`."""
 _MANY_FILES: Final = 100
 """From how many files on it is cheaper to sync the whole file system than each of them."""
 _PARTITION_FOLDER: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d+)")
+_SET_ASIDE: Final = re.compile(
+    rf"{_PARTITION_FOLDER.pattern}\.\d+(?P<suffix>{FUTURE_FOLDER_SUFFIX}|{MOVED_FOLDER_SUFFIX})"
+)
 
 
 class LogDirInUse(StorageError):
@@ -42,6 +50,10 @@ class LogDir:
         self._names: set[TopicPartition] = set()
         self._recovered: set[TopicPartition] = set()
         """What was checked since a stop that was not clean."""
+        self.expected: set[TopicPartition] = set()
+        """What was being copied to this log dir when the broker stopped."""
+        self.moved_away: dict[TopicPartition, Path] = {}
+        """What had been set aside, but not removed, when the broker stopped."""
         self._deleted = 0
         self.notes: list[str] = []
         """One sentence for each checkpoint that could not be read."""
@@ -100,8 +112,18 @@ class LogDir:
                 continue
             if entry.name.endswith(DELETED_FOLDER_SUFFIX):
                 self.remove_detached(self.path / entry.name)
+            elif match := _SET_ASIDE.fullmatch(entry.name):
+                self._find_set_aside(match)
             elif match := _PARTITION_FOLDER.fullmatch(entry.name):
                 self._names.add(TopicPartition(match["topic"], int(match["partition"])))
+
+    def _find_set_aside(self, match: re.Match[str]) -> None:
+        name, folder = TopicPartition(match["topic"], int(match["partition"])), self.path / match[0]
+        if match["suffix"] == MOVED_FOLDER_SUFFIX:
+            self.moved_away[name] = folder
+        else:
+            self.expected.add(name)
+            self.remove_detached(folder)
 
     @property
     def partition_count(self) -> int:
@@ -191,18 +213,84 @@ class LogDir:
 
     def detach(self, name: TopicPartition) -> Path:
         """Rename a partition's folder so that no restart finds it; return the new path, for `remove_detached`."""
-        self._deleted += 1
-        detached = self.path / f"{name}.{self._deleted}{DELETED_FOLDER_SUFFIX}"
-        while self._files.exists(detached):
-            self._deleted += 1
-            detached = self.path / f"{name}.{self._deleted}{DELETED_FOLDER_SUFFIX}"
-        self._files.rename(self.path / str(name), detached)
+        return self._set_aside(name, DELETED_FOLDER_SUFFIX)
+
+    def _set_aside(self, name: TopicPartition, suffix: str) -> Path:
+        folder = self._free_folder(name, suffix)
+        self._files.rename(self.path / str(name), folder)
         self._names.discard(name)
-        self._recovery_points.pop(name, None)
-        self._log_starts.pop(name, None)
-        self._high_watermarks.pop(name, None)
-        self._first_dirty.pop(name, None)
-        return detached
+        for checkpoint in (self._recovery_points, self._log_starts, self._high_watermarks, self._first_dirty):
+            checkpoint.pop(name, None)
+        return folder
+
+    def _free_folder(self, name: TopicPartition, suffix: str) -> Path:
+        while True:
+            self._deleted += 1
+            folder = self.path / f"{name}.{self._deleted}{suffix}"
+            if not self._files.exists(folder):
+                return folder
+
+    # Moves between log dirs
+
+    def begin_copy(self, name: TopicPartition, config: LogConfig, *, start_offset: int, now_ms: int) -> Log:
+        """Begin a copy of a log that lies in another log dir. Raises StorageError."""
+        folder = self._free_folder(name, FUTURE_FOLDER_SUFFIX)
+        with self._disk_may_fail(f"copy {name} to"):
+            return Log.open(
+                self._files,
+                folder,
+                config,
+                now_ms=now_ms,
+                clean=True,
+                log_start_offset=start_offset,
+                health=self.health,
+            )
+
+    def set_aside(self, name: TopicPartition) -> Path:
+        """Make way for a copy in another log dir; `restore` takes it back. Raises StorageError."""
+        with self._disk_may_fail(f"set {name} aside in"):
+            return self._set_aside(name, MOVED_FOLDER_SUFFIX)
+
+    def restore(self, name: TopicPartition, folder: Path) -> None:
+        """Put back what was set aside. Raises StorageError."""
+        with self._disk_may_fail(f"put {name} back in"):
+            self._files.rename(folder, self.path / str(name))
+        self._names.add(name)
+
+    def adopt_copy(self, name: TopicPartition, copy: Log, *, flushed_to: int, now_ms: int) -> Log:
+        """Give a finished copy its name, and open it as the partition's log. Raises StorageError."""
+        with self._disk_may_fail(f"adopt {name} in"):
+            copy.close()
+            self._files.rename(copy.directory, self.path / str(name))
+            log = Log.open(
+                self._files,
+                self.path / str(name),
+                copy.config,
+                now_ms=now_ms,
+                clean=True,
+                log_start_offset=copy.log_start_offset,
+                health=self.health,
+            )
+        log.recovery_point = min(log.recovery_point, flushed_to)
+        self._names.add(name)
+        return log
+
+    def sync_names(self) -> None:
+        """Return when the names of the folders are on the disk. Raises StorageError."""
+        with self._disk_may_fail("sync"):
+            self._files.sync_folder(self.path)
+
+    def extent(self, name: TopicPartition) -> tuple[int, int]:
+        """Return the base offset and the size of a log's last segment: of two copies, the larger is the newer."""
+        return max(_segments(self._files.list(self.path / str(name))), default=(0, 0))
+
+    @contextmanager
+    def _disk_may_fail(self, action: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.health.noticed(error)
+            raise StorageError(f"cannot {action} {self.path}: {error.strerror or error}") from error
 
     def remove_detached(self, folder: Path) -> None:
         """Remove a detached folder and all in it."""
@@ -215,11 +303,8 @@ class LogDir:
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace one of the checkpoint files. Raises StorageError."""
-        try:
+        with self._disk_may_fail(f"write {name} in"):
             checkpoints.write_offsets(self._files, self.path / name, offsets)
-        except OSError as error:
-            self.health.noticed(error)
-            raise StorageError(f"cannot write {self.path / name}: {error.strerror or error}") from error
 
     def close(self, *, clean: bool, flushes: Sequence[Flush] = ()) -> None:
         """Let go of the folder; `clean` says that every log in it was closed well. Raises StorageError.
@@ -244,12 +329,17 @@ class LogDir:
             flush.run()
 
 
-def _bytes_from(entries: Sequence[Entry], recovery_point: int) -> int:
-    """Return the bytes of the segment that holds the recovery point, and of those after it."""
-    segments = [
+def _segments(entries: Sequence[Entry]) -> list[tuple[int, int]]:
+    """Return the base offset and size of every segment."""
+    return [
         (int(entry.name.removesuffix(LOG_SUFFIX)), entry.size)
         for entry in entries
         if entry.name.endswith(LOG_SUFFIX) and entry.name.removesuffix(LOG_SUFFIX).isdecimal()
     ]
+
+
+def _bytes_from(entries: Sequence[Entry], recovery_point: int) -> int:
+    """Return the bytes of the segment that holds the recovery point, and of those after it."""
+    segments = _segments(entries)
     first = max((base_offset for base_offset, _ in segments if base_offset <= recovery_point), default=0)
     return sum(size for base_offset, size in segments if base_offset >= first)

@@ -35,6 +35,7 @@ class StoredLog:
         "_lowest_end_offset",
         "_names_changed",
         "config",
+        "cuts",
         "directory",
         "first_dirty_offset",
         "health",
@@ -70,6 +71,8 @@ class StoredLog:
         self.transactions = loaded.transactions
         self.report = loaded.report
         """What opening the log found, for the caller to tell."""
+        self.cuts = 0
+        """How often records were taken off the end: what was copied before may differ."""
         self._is_broken = False
         self._last_snapshot = loaded.last_snapshot
         self._names_changed = loaded.is_changed
@@ -163,6 +166,7 @@ class StoredLog:
 
     def _set_end(self, offset: int) -> None:
         """Forget all that is known of the records from the new end on."""
+        self.cuts += 1
         self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
         self.first_dirty_offset = min(self.first_dirty_offset, offset)
@@ -274,6 +278,21 @@ class StoredLog:
     def finish_compaction(self, end_offset: int) -> None:
         """Know that all below `end_offset` is compacted, unless it was truncated and written anew in the meantime."""
         self.first_dirty_offset = min(end_offset, self._lowest_end_offset)
+
+    # Moving to another log dir
+
+    def take_over_from(self, other: "StoredLog") -> None:
+        """Know what `other` knows beyond its batches, of which this log has a copy. Raises StorageError."""
+        assert self.log_end_offset == other.log_end_offset, "a copy that is whole"
+        self.log_start_offset = other.log_start_offset
+        self.first_dirty_offset = other.first_dirty_offset
+        self.producers, self.transactions = other.producers, other.transactions
+        with self._disk_must_obey("begin"):
+            for epoch, start_offset in other.leader_epochs.entries:
+                if epoch > self.leader_epochs.latest:
+                    self.leader_epochs.assign(epoch, start_offset)
+        self._last_snapshot = None
+        self._names_changed = True
 
     # Life
 

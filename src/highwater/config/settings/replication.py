@@ -97,6 +97,14 @@ REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS: Final = Setting(
     doc="How often to write high watermarks to disk.",
 )
 
+REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND: Final = Setting(
+    name="replica.alter.log.dirs.io.max.bytes.per.second",
+    parse=byte_count(at_least=1, at_most=INT64_MAX),
+    default=INT64_MAX,
+    update=Update.PER_BROKER,
+    doc="How much is copied in a second, all together, when partitions move from one log dir to another.",
+)
+
 CONTROLLER_SOCKET_TIMEOUT_MS: Final = Setting(
     name="controller.socket.timeout.ms",
     parse=milliseconds(at_least=1, at_most=INT32_MAX),

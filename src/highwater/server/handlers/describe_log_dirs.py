@@ -2,8 +2,8 @@
 
 v3  an error for the request as a whole
 v4  the size of each log dir's file system, and what is left of it
-Every log dir is listed, with the partitions asked for that are in it; null asks for all.
-Not served: future replicas (partitions on their way from one log dir to another).
+Every log dir is listed, with the partitions asked for that are in it; null asks for all. A partition on its way from
+another log dir is a future replica, and its lag is what has yet to be copied (KIP-113).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from highwater.protocol.messages.describe_log_dirs import (
 from highwater.security.authorizer import Operation, ResourceType
 
 if TYPE_CHECKING:
+    from highwater.model.ids import TopicPartition
     from highwater.server.request_context import RequestContext
     from highwater.storage.log_dir import LogDir
 
@@ -54,16 +55,26 @@ def _topics(
     context: RequestContext, log_dir: LogDir, wanted: set[tuple[str, int]] | None
 ) -> list[DescribeLogDirsTopic]:
     topics: dict[str, DescribeLogDirsTopic] = {}
+
+    def add(name: TopicPartition, found: DescribeLogDirsPartition) -> None:
+        if wanted is None or name in wanted:
+            topics.setdefault(name.topic, DescribeLogDirsTopic(name=name.topic)).partitions.append(found)
+
     for name in sorted(log_dir.partitions):
         partition = context.broker.partitions.get(name.topic, name.partition)
-        if partition is None or (wanted is not None and name not in wanted):
-            continue
-        topic = topics.setdefault(name.topic, DescribeLogDirsTopic(name=name.topic))
-        topic.partitions.append(
-            DescribeLogDirsPartition(
-                partition_index=name.partition,
-                partition_size=partition.log.size_bytes,
-                offset_lag=max(0, partition.high_watermark - partition.log.log_end_offset),
-            )
-        )
+        if partition is not None:
+            lag = max(0, partition.high_watermark - partition.log.log_end_offset)
+            add(name, _described_log(name, partition.log.size_bytes, lag))
+    for move in context.broker.replicas.moves.to(log_dir):
+        name, copy = move.partition.name, move.copy
+        size_bytes = 0 if copy is None else copy.size_bytes
+        add(name, _described_log(name, size_bytes, move.lag, is_future=True))
     return list(topics.values())
+
+
+def _described_log(
+    name: TopicPartition, size_bytes: int, lag: int, *, is_future: bool = False
+) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=name.partition, partition_size=size_bytes, offset_lag=lag, is_future_key=is_future
+    )

@@ -1,4 +1,4 @@
-"""A disk of one broker fails, or lies: others lead in its place, and nobody copies what is damaged."""
+"""Log dirs of a cluster: a disk fails or lies, and partitions move between disks by Kafka's own tool."""
 
 import json
 import re
@@ -30,7 +30,7 @@ class TwoDisks(ClusterProcesses):
         return [self.brokers[broker].data_dir.with_name(name) for name in ("one", "two")]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[TwoDisks]:
     settings = {"log.dirs": "one,two", "min.insync.replicas": 2, "replica.lag.time.max.ms": 4000}
     with TwoDisks(3, settings, module=MODULE) as running:
@@ -100,6 +100,31 @@ def test_the_partitions_of_a_failed_disk_are_led_by_others(cluster: TwoDisks, lo
         lambda: all(set(partition.isrs) == everybody for partition in view.topic(TOPIC).partitions.values()),
         "the broker is in sync again",
     )
+
+
+def test_kafkas_tool_moves_partitions_to_log_dirs(cluster: TwoDisks, look: Look, java: Java, tmp_path: Path) -> None:
+    """One replica stays on its broker and changes its disk, another comes to a broker and to a disk of it."""
+    view = look(cluster)
+    view.create("settler", 1, 1, min_insync_replicas="1")
+    values = [b"%d" % number for number in range(50)]
+    write(cluster, "settler", values, partition=0)
+    first = view.leaders("settler")[0]
+    second = next(broker for broker in cluster.brokers if broker != first)
+    (target,) = [disk for disk in cluster.disks(first) if not (disk / "settler-0").exists()]
+    beside = cluster.disks(second)[0]
+    plan = tmp_path / "plan.json"
+    moved = {"topic": "settler", "partition": 0, "replicas": [first, second], "log_dirs": [str(target), str(beside)]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [moved]}))
+    tool = (REASSIGN, "--bootstrap-server", cluster.bootstrap_servers, "--reassignment-json-file", str(plan))
+    assert "Successfully started log directory moves" in java(*tool, "--execute")
+    wait_until((target / "settler-0").exists, "the replica has changed its disk")
+    wait_until((beside / "settler-0").exists, "the other replica is where it was asked to be")
+    wait_until(lambda: set(view.topic("settler").partitions[0].isrs) == {first, second}, "both are in sync")
+    verified = java(*tool, "--verify")
+    assert "Reassignment of partition settler-0 is completed." in verified
+    assert verified.count("Reassignment of replica settler-0-") == 2
+    assert verified.count("completed successfully") == 2
+    assert read(cluster, "settler", 0, len(values)) == values
 
 
 def flip_a_bit(log_dirs: list[Path], name: str, value: bytes) -> None:
