@@ -116,7 +116,7 @@ def test_kafkas_tool_moves_partitions_to_log_dirs(cluster: TwoDisks, look: Look,
     moved = {"topic": "settler", "partition": 0, "replicas": [first, second], "log_dirs": [str(target), str(beside)]}
     plan.write_text(json.dumps({"version": 1, "partitions": [moved]}))
     tool = (REASSIGN, "--bootstrap-server", cluster.bootstrap_servers, "--reassignment-json-file", str(plan))
-    assert "Successfully started log directory moves" in java(*tool, "--execute")
+    assert java(*tool, "--execute").count("Successfully started moving log directory to") == 2
     wait_until((target / "settler-0").exists, "the replica has changed its disk")
     wait_until((beside / "settler-0").exists, "the other replica is where it was asked to be")
     wait_until(lambda: set(view.topic("settler").partitions[0].isrs) == {first, second}, "both are in sync")

@@ -13,6 +13,7 @@ import sys
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from highwater.broker.compaction_worker import LAUNCHER
 from highwater.broker.log_configs import log_config
 from highwater.config.settings import log, transactions
 from highwater.config.topic_settings import TopicSettings
@@ -100,7 +101,9 @@ class _Recovery:
 
     async def _work_off(self, tasks: deque[_Task]) -> None:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", WORKER_MODULE), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+            *(sys.executable, "-m", LAUNCHER, WORKER_MODULE),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
         )
         try:
             while tasks:

@@ -45,6 +45,8 @@ HOT_MODULES: Final = (
     "highwater.storage.log",
     "highwater.storage.offset_index",
     "highwater.storage.producer_state",
+    "highwater.storage.recovery",
+    "highwater.storage.replay",
     "highwater.storage.segment",
     "highwater.storage.segments",
     "highwater.storage.stored_log",

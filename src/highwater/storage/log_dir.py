@@ -213,7 +213,8 @@ class LogDir:
 
     def detach(self, name: TopicPartition) -> Path:
         """Rename a partition's folder so that no restart finds it; return the new path, for `remove_detached`."""
-        return self._set_aside(name, DELETED_FOLDER_SUFFIX)
+        with self._disk_may_fail(f"delete {name} in"):
+            return self._set_aside(name, DELETED_FOLDER_SUFFIX)
 
     def _set_aside(self, name: TopicPartition, suffix: str) -> Path:
         folder = self._free_folder(name, suffix)
