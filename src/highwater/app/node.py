@@ -26,6 +26,7 @@ from highwater.broker.marker_writer import MarkerWriter
 from highwater.broker.partition_admin import PartitionAdmin
 from highwater.broker.partitions import Partitions
 from highwater.broker.producer_ids import ProducerIds
+from highwater.broker.read_replica import RACK_AWARE
 from highwater.broker.recompression import Recompression
 from highwater.broker.replica_fetchers import ReplicaFetchers
 from highwater.broker.replicas import Replicas
@@ -299,6 +300,7 @@ class Node:
             cluster=cluster,
             partitions=partitions,
             max_lag_ms=config[replication.REPLICA_LAG_TIME_MAX_MS],
+            pushes_watermark=config[replication.REPLICA_SELECTOR_CLASS] == RACK_AWARE,
         )
         self._registry.ask_one(ISR_SHRINKS, lambda: keeper.shrinks)
         self._registry.ask_one(ISR_EXPANSIONS, lambda: keeper.expansions)

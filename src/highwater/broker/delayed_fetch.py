@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from highwater.model.errors import ErrorCode, KafkaError
+from highwater.model.errors import KafkaError
 from highwater.model.ids import Offset
 from highwater.protocol.messages.fetch import AbortedTransaction, PartitionData
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from highwater.broker.fetch_interest import FetchEntry, FetchInterest
     from highwater.broker.partition import Partition
+    from highwater.model.ids import BrokerId
     from highwater.protocol.messages.fetch import FetchRequest, FetchResponse
 
 READ_COMMITTED: Final = 1
@@ -26,6 +27,9 @@ class Caller(Protocol):
     def find(self, entry: FetchEntry, /) -> Partition:
         """Return the partition that an entry names, or raise the error that its part of the answer carries."""
 
+    def closer_replica(self, partition: Partition, offset: Offset, /) -> BrokerId | None:
+        """Return who should be asked instead because it is closer to the caller."""
+
     def assemble(self, read: list[tuple[FetchEntry, PartitionData]], /) -> FetchResponse:
         """Return the response that carries these partitions."""
 
@@ -33,13 +37,14 @@ class Caller(Protocol):
 class Reading:
     """What one pass over the partitions found."""
 
-    __slots__ = ("failed", "size_bytes", "told", "unread")
+    __slots__ = ("is_urgent", "size_bytes", "told", "unread")
 
     def __init__(self) -> None:
         self.told: list[tuple[FetchEntry, PartitionData]] = []
         self.unread: list[FetchEntry] = []
         self.size_bytes = 0
-        self.failed = False
+        self.is_urgent = False
+        """Whether something of it should be told at once, however little there is to read."""
 
     def still_to_read(self) -> dict[FetchEntry, None]:
         """Return what the next poll must look at: first what found no room, last what was just served."""
@@ -142,7 +147,7 @@ class DelayedFetch:
 
     def _answer_of(self, reading: Reading, *, last_chance: bool) -> FetchResponse | None:
         """Return the answer that carries what was read, unless it is worth waiting for more."""
-        if reading.size_bytes < self._min_bytes and not last_chance and not reading.failed:
+        if reading.size_bytes < self._min_bytes and not last_chance and not reading.is_urgent:
             return None
         if self._keep_interest:
             self._interest.changed = reading.still_to_read()
@@ -181,9 +186,9 @@ class DelayedFetch:
             data = self._read_entry(entry, left_bytes, at_least_one_batch=first)
             size_bytes = len(data.records) if data.records is not None else 0
             reading.size_bytes += size_bytes
-            failed = data.error_code != ErrorCode.NONE or data.diverging_epoch is not None
-            reading.failed = reading.failed or failed
-            if self._full or size_bytes or failed or _is_news(entry, data):
+            urgent = bool(data.error_code) or data.diverging_epoch is not None or data.preferred_read_replica >= 0
+            reading.is_urgent = reading.is_urgent or urgent
+            if self._full or size_bytes or urgent or _is_news(entry, data):
                 reading.told.append((entry, data))
         return reading
 
@@ -195,7 +200,8 @@ class DelayedFetch:
                 entry.follow(partition)
             partition.check_epoch(entry.known_epoch)
             records = None
-            if budget_bytes > 0 or at_least_one_batch:
+            closer = self._caller.closer_replica(partition, entry.fetch_offset)
+            if closer is None and (budget_bytes > 0 or at_least_one_batch):
                 records = partition.read(
                     entry.fetch_offset,
                     max_bytes=min(entry.max_bytes, budget_bytes),
@@ -213,6 +219,7 @@ class DelayedFetch:
             last_stable_offset=partition.last_stable_offset,
             log_start_offset=partition.log.log_start_offset,
             aborted_transactions=self._aborted(partition, entry.fetch_offset, records is not None),
+            preferred_read_replica=-1 if closer is None else closer,
             records=records if records is not None else b"",
         )
 

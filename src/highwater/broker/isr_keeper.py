@@ -48,12 +48,14 @@ class IsrKeeper:
         cluster: Cluster,
         partitions: Partitions,
         max_lag_ms: int,
+        pushes_watermark: bool = False,
     ) -> None:
         self._loop = loop
         self.broker_id = broker_id
         self._store = store
         self._partitions = partitions
         self.max_lag_ms = max_lag_ms
+        self.pushes_watermark = pushes_watermark
         self._cluster = cluster
         self._proposed: dict[Partition, IsrProposal] = {}
         self._has_proposals = asyncio.Event()

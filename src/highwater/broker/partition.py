@@ -60,6 +60,8 @@ class IsrKeeper(Protocol):
 
     broker_id: BrokerId
     max_lag_ms: int
+    pushes_watermark: bool
+    """Whether followers are told a new watermark at once, because consumers read from them."""
 
     def now_ms(self) -> int:
         """Return the time of a clock that never jumps."""
@@ -346,7 +348,8 @@ class Partition:
             follower.data_arrived(written_bytes or 1)
         if self.leadership is not None:
             for reader in self.replica_readers:
-                reader.data_arrived(0)  # it is told the new watermark with its next answer, and not woken for it
+                # It is told the new watermark with its next answer, and not woken for it unless others wait there.
+                reader.data_arrived(EVERYTHING if self._keeper.pushes_watermark else 0)
 
     def _tell_committed(self, end: int) -> None:
         waiters = self._commit_waiters
@@ -451,8 +454,15 @@ class Partition:
             log.append_as_follower(records, now_ms=now_ms)
             if log.config.flush_ms < NEVER:
                 self._appends.unflushed[self] = None
-        self.high_watermark = followers_high_watermark(Offset(log.log_end_offset), high_watermark)
+        before, self.high_watermark = (
+            self.high_watermark,
+            followers_high_watermark(Offset(log.log_end_offset), high_watermark),
+        )
         self.is_caught_up = log.log_end_offset >= high_watermark
+        if self.followers_of_data and self.high_watermark > before:
+            for reader in self.followers_of_data:
+                reader.data_arrived(len(records) or EVERYTHING)
+            self._appends.finish()
         if log.log_start_offset < log_start_offset <= log.log_end_offset:
             log.delete_records_before(log_start_offset)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from highwater.model.errors import ErrorCode, KafkaError
-from highwater.model.ids import TopicPartition
+from highwater.model.ids import NO_BROKER, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,13 +58,20 @@ class Partitions:
 
     def leader_of(self, topic: str, index: int) -> Partition:
         """Return the partition that this broker leads, or raise what a client should know."""
+        found = self.replica_of(topic, index)
+        if not found.leads:
+            raise KafkaError(f"broker {found.leader} leads {found.name}", code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return found
+
+    def replica_of(self, topic: str, index: int) -> Partition:
+        """Return the partition that this broker leads or follows, or raise what a client should know."""
         found = self._by_name.get((topic, index))
         if found is None:
             if (topic, index) in self._offline:
                 raise KafkaError(self._offline[topic, index], code=ErrorCode.KAFKA_STORAGE_ERROR)
             raise KafkaError(f"no partition {topic}-{index} here", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if not found.leads:
-            raise KafkaError(f"broker {found.leader} leads {found.name}", code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if not found.leads and found.leader == NO_BROKER:
+            raise KafkaError(f"nobody leads {found.name}", code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return found
 
     def add(self, partition: Partition) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class ReplicaFetch(DelayedFetch):
     """A fetch by `replica`. The first pass over its partitions tells each leader's rules; waiting for more does not."""
 
-    __slots__ = ("_has_told", "_replica", "_throttles")
+    __slots__ = ("_has_told", "_pushes_watermark", "_replica", "_throttles")
 
     def __init__(
         self,
@@ -36,16 +36,20 @@ class ReplicaFetch(DelayedFetch):
         *,
         replica: BrokerId,
         throttles: ReplicationThrottles,
+        pushes_watermark: bool,
     ) -> None:
         super().__init__(loop, caller, request, interest, max_bytes, full)
         self._replica = replica
         self._throttles = throttles
+        self._pushes_watermark = pushes_watermark
         self._has_told = False
 
     def _read(self) -> Reading:
         """Tell the partitions how far the follower is, if they do not know, and read."""
         reading = super()._read()
         self._has_told = True
+        # Consumers wait at the follower for what is committed: it is not to hear of that half a second late.
+        reading.is_urgent = reading.is_urgent or (self._pushes_watermark and bool(reading.told))
         return reading
 
     def _read_entry(self, entry: FetchEntry, budget_bytes: int, *, at_least_one_batch: bool) -> PartitionData:

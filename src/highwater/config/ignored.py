@@ -40,7 +40,6 @@ BY_NAME: Final = {
     "producer.purgatory.purge.interval.requests": _PURGATORY,
     "queued.max.request.bytes": _NO_QUEUE,
     "queued.max.requests": _NO_QUEUE,
-    "replica.selector.class": _NO_CLASSES,
     "security.providers": _NO_CLASSES,
     "ssl.engine.factory.class": _NO_CLASSES,
     "ssl.keystore.password": "PEM files have no store password, see ssl.key.password",

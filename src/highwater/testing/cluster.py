@@ -34,7 +34,10 @@ class ClusterProcesses:
         *,
         module: str = "highwater",
         network: Network | None = None,
+        own_settings: Mapping[int, Mapping[str, object]] | None = None,
     ) -> None:
+        """`own_settings` are those of single brokers, by their ids."""
+        self._own_settings = own_settings or {}
         self._module = module
         replicas = min(count, 3)
         self._settings: dict[str, object] = {
@@ -67,7 +70,7 @@ class ClusterProcesses:
         return self
 
     def _broker(self, broker_id: int) -> BrokerProcess:
-        settings = {**self._settings, "broker.id": broker_id}
+        settings = {**self._settings, "broker.id": broker_id, **self._own_settings.get(broker_id, {})}
         if self._network is None:
             settings["zookeeper.connect"] = f"{self.zookeeper.address}/highwater"
             return BrokerProcess(settings, module=self._module)

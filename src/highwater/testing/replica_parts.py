@@ -11,6 +11,7 @@ class RememberedProposals:
     def __init__(self, broker_id: BrokerId, *, max_lag_ms: int = 10_000) -> None:
         self.broker_id = broker_id
         self.max_lag_ms = max_lag_ms
+        self.pushes_watermark = False
         self.time_ms = 0
         self.proposed: list[tuple[Partition, IsrProposal]] = []
 

@@ -2,7 +2,17 @@
 
 from typing import Final
 
-from highwater.config.parsers import INT32_MAX, INT64_MAX, boolean, byte_count, integer, milliseconds, word_list
+from highwater.config.parsers import (
+    INT32_MAX,
+    INT64_MAX,
+    boolean,
+    byte_count,
+    choice,
+    integer,
+    milliseconds,
+    optional,
+    word_list,
+)
 from highwater.config.setting import Setting, Update
 from highwater.config.settings.log import KiB, MiB
 
@@ -32,6 +42,19 @@ UNCLEAN_LEADER_ELECTION_ENABLE: Final = Setting(
     update=Update.CLUSTER_WIDE,
     doc="Let a replica that is not in sync lead when none that is in sync is alive: available again sooner, at the "
     "price of committed records.",
+)
+
+REPLICA_SELECTOR_CLASS: Final = Setting(
+    name="replica.selector.class",
+    parse=optional(
+        choice(
+            "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+            "org.apache.kafka.common.replica.LeaderSelector",
+        )
+    ),
+    default=None,
+    doc="RackAwareReplicaSelector lets consumers with a client.rack read from an in-sync follower in that rack "
+    "(broker.rack) instead of the leader: less traffic between racks, and records a moment later.",
 )
 
 NUM_REPLICA_FETCHERS: Final = Setting(

@@ -3,6 +3,7 @@
 v4   isolation level: read_committed stops at the last stable offset and lists the aborted transactions
 v7   incremental sessions (KIP-227)
 v9   callers state the leader epoch they know
+v11  consumers state their rack, and may be told of a replica that is closer; followers serve those that do (KIP-392)
 v12  followers state the epoch of their last record, and are told where their log and ours part (KIP-595); whoever asks
      the wrong broker is told who leads
 v13  topics by id
@@ -18,7 +19,9 @@ from typing import TYPE_CHECKING, Final
 from highwater.broker.delayed_fetch import DelayedFetch
 from highwater.broker.fetch_interest import FetchEntry, FetchInterest
 from highwater.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession
+from highwater.broker.read_replica import RACK_AWARE, closest_replica
 from highwater.broker.replica_fetch import ReplicaFetch
+from highwater.config.settings import replication
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.ids import BrokerId, Offset, TopicId
 from highwater.protocol.messages.fetch import (
@@ -33,6 +36,7 @@ from highwater.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from highwater.server.current_leader import LEADER_IS_ELSEWHERE, current_leader, leader_address
 
 if TYPE_CHECKING:
+    from highwater.broker.broker import Broker
     from highwater.broker.partition import Partition
     from highwater.server.request_context import RequestContext
 
@@ -52,15 +56,22 @@ def handle(context: RequestContext, request: FetchRequest) -> DelayedFetch | Fet
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     _note_what_is_asked(context, interest, request, by_id=by_id)
-    caller = _Caller(context, interest)
+    caller = _Caller(context, interest, rack=request.rack_id if replica < 0 else "")
     max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
     if replica < 0:
         fetch = DelayedFetch(broker.loop, caller, request, interest, max_bytes, full)
     else:
         interest.is_replica = True
-        throttles = broker.replication_throttles
         fetch = ReplicaFetch(
-            broker.loop, caller, request, interest, max_bytes, full, replica=replica, throttles=throttles
+            broker.loop,
+            caller,
+            request,
+            interest,
+            max_bytes,
+            full,
+            replica=replica,
+            throttles=broker.replication_throttles,
+            pushes_watermark=_reads_from_followers(broker),
         )
     # What this turn has staged is not in the log yet, and a client may read what it has just written.
     return (None if broker.appends.staged else fetch.at_once()) or fetch
@@ -69,11 +80,12 @@ def handle(context: RequestContext, request: FetchRequest) -> DelayedFetch | Fet
 class _Caller:
     """The client or follower that fetches."""
 
-    __slots__ = ("_context", "_interest")
+    __slots__ = ("_context", "_interest", "_rack")
 
-    def __init__(self, context: RequestContext, interest: FetchInterest) -> None:
+    def __init__(self, context: RequestContext, interest: FetchInterest, *, rack: str) -> None:
         self._context = context
         self._interest = interest
+        self._rack = rack
 
     def find(self, entry: FetchEntry) -> Partition:
         """Return the partition that an entry names, or raise the error that its part of the answer carries."""
@@ -81,7 +93,15 @@ class _Caller:
         topic_name = entry.topic_name or _learn_name(context, entry)
         if not self._interest.is_replica:
             context.require(Operation.READ, ResourceType.TOPIC, topic_name)
-        return context.broker.partitions.leader_of(topic_name, entry.key[1])
+        partitions = context.broker.partitions
+        return (partitions.replica_of if self._rack else partitions.leader_of)(topic_name, entry.key[1])
+
+    def closer_replica(self, partition: Partition, offset: Offset) -> BrokerId | None:
+        """Return a follower in the caller's rack, if followers are to be read from."""
+        broker = self._context.broker
+        if not self._rack or not _reads_from_followers(broker):
+            return None
+        return closest_replica(partition, self._rack, offset, broker.cluster)
 
     def assemble(self, read: list[tuple[FetchEntry, PartitionData]]) -> FetchResponse:
         """Return the response that carries these partitions."""
@@ -93,6 +113,10 @@ class _Caller:
             if data.error_code in LEADER_IS_ELSEWHERE:
                 _name_leader(self._context, response, entry, data)
         return response
+
+
+def _reads_from_followers(broker: Broker) -> bool:
+    return broker.config[replication.REPLICA_SELECTOR_CLASS] == RACK_AWARE
 
 
 def _note_what_is_asked(

@@ -1,0 +1,81 @@
+"""Consumers read from the replica in their own rack (KIP-392), real ones from real brokers."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from highwater.testing.cluster import ClusterProcesses
+from highwater.testing.waiting import PATIENCE_SECONDS, wait_until
+
+TOPIC = "orders"
+LEADER, FOLLOWER = 1, 3
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ClusterProcesses]:
+    selector = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
+    racks = {number: {"broker.rack": f"rack-{number}"} for number in (1, 2, 3)}
+    with ClusterProcesses(3, selector, own_settings=racks) as running:
+        admin = AdminClient({"bootstrap.servers": running.bootstrap_servers})
+        topic = NewTopic(TOPIC, num_partitions=1, replica_assignment=[[LEADER, 2, FOLLOWER]])
+        admin.create_topics([topic])[TOPIC].result(PATIENCE_SECONDS)
+        yield running
+
+
+class Reader:
+    """A consumer that says whom it reads from."""
+
+    def __init__(self, cluster: ClusterProcesses, rack: str) -> None:
+        self.values: list[bytes] = []
+        self.broker = -1
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "group.id": "nobody",
+                "client.rack": rack,
+                "statistics.interval.ms": 50,
+                "stats_cb": self._statistics,
+                "log_level": 0,
+            }
+        )
+        self._consumer.assign([TopicPartition(TOPIC, 0, OFFSET_BEGINNING)])
+
+    def _statistics(self, text: str) -> None:
+        partition = json.loads(text)["topics"].get(TOPIC, {}).get("partitions", {}).get("0", {})
+        self.broker = partition.get("broker", -1)
+
+    def has(self, count: int, *, from_broker: int) -> bool:
+        message = self._consumer.poll(0.05)
+        if message is not None and message.error() is None:
+            value = message.value()
+            assert value is not None
+            self.values.append(value)
+        return len(self.values) == count and self.broker == from_broker
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def write(cluster: ClusterProcesses, first: int, count: int) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "log_level": 0})
+    for number in range(first, first + count):
+        producer.produce(TOPIC, b"%d" % number)
+    assert producer.flush(PATIENCE_SECONDS) == 0
+
+
+def test_a_consumer_reads_from_its_own_rack_and_goes_on_when_that_replica_dies(cluster: ClusterProcesses) -> None:
+    write(cluster, 0, 50)
+    near, far = Reader(cluster, f"rack-{FOLLOWER}"), Reader(cluster, "another rack")
+    wait_until(lambda: near.has(50, from_broker=FOLLOWER), "everything is read from the follower")
+    wait_until(lambda: far.has(50, from_broker=LEADER), "who has no replica near reads from the leader")
+    write(cluster, 50, 50)
+    wait_until(lambda: near.has(100, from_broker=FOLLOWER), "what is new comes from the follower")
+    cluster.brokers[FOLLOWER].kill()
+    write(cluster, 100, 50)
+    wait_until(lambda: near.has(150, from_broker=LEADER), "the leader takes over")
+    near.close()
+    far.close()
+    assert near.values == [b"%d" % number for number in range(150)]
