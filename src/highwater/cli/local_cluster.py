@@ -12,10 +12,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from highwater.cli.cluster import REQUEST_TIMEOUT_SECONDS
+from highwater.cli.cluster import REQUEST_TIMEOUT_SECONDS, Cluster
+from highwater.cli.cluster_status import replica_statuses
 from highwater.cli.failures import CommandFailed
 from highwater.cli.options import AsJson, ClusterOption, Settings, key_values
-from highwater.cli.output import say, show_json, show_table
+from highwater.cli.output import counted, say, show_json, show_table
 from highwater.testing.broker import BrokerFailed, BrokerProcess
 from highwater.testing.zookeeper import ZooKeeperFailed, ZooKeeperProcess
 
@@ -78,35 +79,52 @@ def up(
 
 
 @cluster_app.command()
-def status(*, cluster: ClusterOption, as_json: AsJson = False) -> None:
-    """Show the controller, and each partition's leader, epoch, replicas, in-sync set and high watermark."""
+def status(
+    *,
+    cluster: ClusterOption,
+    directory: Annotated[
+        Path | None, typer.Option("--dir", help="The directory of a `cluster up`, instead of --bootstrap.")
+    ] = None,
+    behind: Annotated[
+        bool, typer.Option("--under-replicated", help="Only partitions that lack an in-sync replica.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the controller, each partition's leader and in-sync set, and how far every replica is, as it says itself."""
+    if directory is not None:
+        cluster = Cluster(_state(directory)["bootstrap"])
     metadata = cluster.admin.list_topics(timeout=REQUEST_TIMEOUT_SECONDS)
-    rows = []
-    for name, topic in sorted(metadata.topics.items()):
-        for index, partition in sorted(topic.partitions.items()):
-            missing = sorted(set(partition.replicas) - set(partition.isrs))
-            rows.append((name, index, partition.leader, list(partition.replicas), list(partition.isrs), missing))
-    watermarks = _high_watermarks(cluster.admin, [(row[0], row[1]) for row in rows if row[2] >= 0])
-    columns = ("topic", "partition", "leader", "replicas", "in sync", "out of sync", "high watermark")
-    rows_shown = [(*row, watermarks.get((row[0], row[1]))) for row in rows]
+    replicas = replica_statuses(metadata)
+    lacking = {(replica.topic, replica.partition) for replica in replicas if not replica.in_sync}
+    shown = [replica for replica in replicas if not behind or (replica.topic, replica.partition) in lacking]
+    brokers = sorted(metadata.brokers.items())
     if as_json:
         show_json(
             {
                 "controller": metadata.controller_id,
-                "brokers": {broker.id: f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()},
-                "partitions": [dict(zip(columns, row, strict=True)) for row in rows_shown],
+                "brokers": {number: f"{broker.host}:{broker.port}" for number, broker in brokers},
+                "under_replicated": [f"{topic}-{index}" for topic, index in sorted(lacking)],
+                "replicas": [replica._asdict() for replica in shown],
             }
         )
         return
     show_table(
-        ("broker", "address", "controller"),
+        ("broker", "address", "controller", "leads", "follows"),
         [
-            (broker.id, f"{broker.host}:{broker.port}", "yes" if broker.id == metadata.controller_id else "")
-            for _, broker in sorted(metadata.brokers.items())
+            (
+                number,
+                f"{broker.host}:{broker.port}",
+                "yes" if number == metadata.controller_id else "",
+                sum(replica.broker == number and replica.role == "leader" for replica in replicas),
+                sum(replica.broker == number and replica.role == "follower" for replica in replicas),
+            )
+            for number, broker in brokers
         ],
     )
-    if rows_shown:
-        show_table(columns, rows_shown)
+    if shown:
+        columns = ("topic", "partition", "broker", "role", "in sync", "log end", "high watermark", "epoch")
+        show_table(columns, [(*replica[:4], "yes" if replica.in_sync else "NO", *replica[5:]) for replica in shown])
+    say(f"{counted(len(lacking), 'partition')} under-replicated")
 
 
 @cluster_app.command()
@@ -197,19 +215,10 @@ class _Run:
     def _write_state(self) -> None:
         running = {number: broker.pid for number, broker in self._brokers.items() if broker.is_running}
         file = self._directory / STATE_FILE
-        file.with_suffix(".new").write_text(json.dumps({"running": running}), encoding="utf-8")
+        addresses = ",".join(broker.bootstrap_servers for broker in self._brokers.values())
+        state = json.dumps({"running": running, "bootstrap": addresses})
+        file.with_suffix(".new").write_text(state, encoding="utf-8")
         file.with_suffix(".new").replace(file)
-
-
-def _high_watermarks(admin: Any, names: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
-    from confluent_kafka import TopicPartition
-    from confluent_kafka.admin import OffsetSpec
-
-    if not names:
-        return {}
-    asked = {TopicPartition(*name): OffsetSpec.latest() for name in names}
-    futures = admin.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_SECONDS)
-    return {(asked.topic, asked.partition): future.result().offset for asked, future in futures.items()}
 
 
 def _signal(directory: Path, broker: int, number: signal.Signals) -> None:
@@ -220,11 +229,17 @@ def _signal(directory: Path, broker: int, number: signal.Signals) -> None:
 
 
 def _process_id(directory: Path, broker: int) -> int | None:
+    running: dict[str, int] = _state(directory)["running"]
+    return running.get(str(broker))
+
+
+def _state(directory: Path) -> dict[str, Any]:
+    """Return what `up` says of its brokers: their processes and addresses."""
     try:
-        running: dict[str, int] = json.loads((directory / STATE_FILE).read_text(encoding="utf-8"))["running"]
+        state: dict[str, Any] = json.loads((directory / STATE_FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CommandFailed(f"no cluster runs in {directory}; `highwater cluster up` starts one") from None
-    return running.get(str(broker))
+    return state
 
 
 def _request(directory: Path, broker: int) -> Path:

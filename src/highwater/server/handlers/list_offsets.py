@@ -4,6 +4,7 @@ v2  isolation level: "latest" is the last stable offset for read_committed
 v4  callers state the leader epoch they know; we fence those that are behind
 v7  timestamp -3: the offset of the largest timestamp (KIP-734)
 v8  timestamp -4: the earliest local offset, which without tiered storage is the earliest
+A replica id of -2 (a debugging consumer) asks about the replica that is asked, even if it follows, and its whole log.
 Not served: -5 (last tiered offset): there is none, so -1.
 """
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from highwater.broker.partition import Partition
     from highwater.server.request_context import RequestContext
 
+DEBUGGING_CONSUMER: Final = -2
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
@@ -37,12 +39,14 @@ NOTHING_FOUND: Final = (-1, -1)
 def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Answer each partition by itself."""
     committed_only = request.isolation_level == READ_COMMITTED
+    debugging = request.replica_id == DEBUGGING_CONSUMER
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _answer(context, topic.name, asked, committed_only=committed_only) for asked in topic.partitions
+                    _answer(context, topic.name, asked, committed_only=committed_only, debugging=debugging)
+                    for asked in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -51,13 +55,17 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
 
 
 def _answer(
-    context: RequestContext, topic: str, asked: ListOffsetsPartition, *, committed_only: bool
+    context: RequestContext, topic: str, asked: ListOffsetsPartition, *, committed_only: bool, debugging: bool
 ) -> ListOffsetsPartitionResponse:
     try:
         context.require(Operation.DESCRIBE, ResourceType.TOPIC, topic)
-        partition = context.broker.partitions.leader_of(topic, asked.partition_index)
+        partitions = context.broker.partitions
+        partition = (partitions.replica_of if debugging else partitions.leader_of)(topic, asked.partition_index)
         partition.check_epoch(asked.current_leader_epoch)
-        timestamp, offset = _find(partition, asked.timestamp, committed_only=committed_only)
+        if debugging and asked.timestamp == LATEST:
+            timestamp, offset = -1, partition.log.log_end_offset
+        else:
+            timestamp, offset = _find(partition, asked.timestamp, committed_only=committed_only)
     except KafkaError as error:
         return ListOffsetsPartitionResponse(
             partition_index=asked.partition_index, error_code=error.code, timestamp=-1, offset=-1
