@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from highwater.model.errors import ErrorCode
+from highwater.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from highwater.testing.plugin import BrokerFactory
 from highwater.testing.waiting import PATIENCE_SECONDS, wait_until
+from highwater.testing.wire import WireClient
 
 NewTopic = Callable[..., str]
 MakeProducer = Callable[..., Producer]
@@ -219,6 +222,41 @@ def test_a_transaction_past_its_timeout_is_aborted(start_broker: BrokerFactory) 
     with pytest.raises(KafkaException) as fenced:
         abandoned.commit_transaction(PATIENCE_SECONDS)
     assert fenced.value.args[0].code() == KafkaError._FENCED
+
+
+def test_an_id_that_nobody_uses_is_forgotten_and_begins_anew(start_broker: BrokerFactory) -> None:
+    broker = start_broker(
+        {
+            "transactional.id.expiration.ms": 200,
+            "transaction.remove.expired.transaction.cleanup.interval.ms": 50,
+        }
+    )
+
+    def is_known() -> bool | None:
+        """None while transactions load."""
+        request = DescribeTransactionsRequest(transactional_ids=["tea"])
+        with WireClient(broker.bootstrap_servers) as client:
+            (found,) = client.call(request, DescribeTransactionsResponse, 0).transaction_states
+        if found.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return None
+        assert found.error_code in {ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND}
+        return found.error_code == ErrorCode.NONE
+
+    def commit_one() -> None:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tea"})
+        producer.init_transactions(PATIENCE_SECONDS)
+        producer.begin_transaction()
+        send(producer, "leaves", "some")
+        assert is_known()
+        producer.commit_transaction(PATIENCE_SECONDS)
+
+    commit_one()
+    wait_until(lambda: is_known() is False, "the id is forgotten")
+    broker.kill()
+    broker.start()
+    wait_until(lambda: is_known() is not None, "transactions are loaded")
+    assert not is_known()
+    commit_one()
 
 
 def test_consume_transform_produce_counts_everything_once_however_often_it_dies(

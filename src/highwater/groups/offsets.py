@@ -52,6 +52,10 @@ class GroupOffsets:
             for partition in partitions:
                 yield TopicPartition(topic, partition)
 
+    def known_partitions(self) -> list[TopicPartition]:
+        """Return every partition with an offset, committed or part of an open transaction, in order."""
+        return sorted({*self.partitions(), *(name for offsets in self._pending.values() for name in offsets)})
+
     @property
     def has_pending(self) -> bool:
         """Whether an open transaction has offsets here."""

@@ -40,8 +40,8 @@ def is_empty(group: Group) -> bool:
 
 
 def deletion_of_group(shard: GroupShard, group_id: str) -> Iterator[GroupRecord]:
-    """Return the tombstones of a group without members and of all that it has committed."""
-    for topic, partition in shard.offsets_of(group_id).partitions():
+    """Return the tombstones of a group without members and of all that it has committed, or is about to."""
+    for topic, partition in shard.offsets_of(group_id).known_partitions():
         yield offset_deleted(group_id, topic, partition)
     yield from tombstones(shard.groups[group_id])
 
@@ -63,8 +63,10 @@ def deletion_of_topics(shard: GroupShard, topics: Iterable[str]) -> Iterator[Gro
     """Return the tombstones of every group's offsets in topics that are gone."""
     gone = frozenset(topics)
     for group_id, offsets in shard.offsets.items():
-        for topic in gone & offsets.topics().keys():
-            for partition in offsets.topics()[topic]:
+        if not offsets.has_pending and not gone & offsets.topics().keys():
+            continue
+        for topic, partition in offsets.known_partitions():
+            if topic in gone:
                 yield offset_deleted(group_id, topic, partition)
 
 

@@ -168,6 +168,24 @@ def test_a_commit_after_a_transactions_outlives_its_end(shard: Shard) -> None:
 # When it goes
 
 
+def test_a_group_that_is_deleted_takes_the_offsets_of_open_transactions_along(shard: Shard) -> None:
+    """They came back with the transaction's commit, and with them the group."""
+    shard.commit("leaves", 5)
+    shard.commit("water", 8, producer_id=ProducerId(9))
+    shard.apply(deletion_of_group(shard.core, "tea"))
+    shard.core.end_transaction(ProducerId(9), committed=True)
+    assert "tea" not in shard.core.groups
+    assert shard.core.offsets == {}
+
+
+def test_a_topic_that_is_deleted_takes_the_offsets_of_open_transactions_along(shard: Shard) -> None:
+    shard.commit("leaves", 5)
+    shard.commit("water", 8, producer_id=ProducerId(9))
+    shard.apply(deletion_of_topics(shard.core, ["water"]))
+    shard.core.end_transaction(ProducerId(9), committed=True)
+    assert (shard.offset("leaves"), shard.offset("water")) == (5, None)
+
+
 def test_a_groups_deletion_takes_everything(shard: Shard) -> None:
     shard.commit("leaves", 5)
     shard.commit("water", 6)
