@@ -4,6 +4,7 @@ import time
 import uuid
 
 import pytest
+from confluent_kafka import Producer
 
 from highwater.model.errors import ErrorCode
 from highwater.protocol.messages.add_partitions_to_txn import (
@@ -17,8 +18,9 @@ from highwater.protocol.messages.find_coordinator import FindCoordinatorRequest,
 from highwater.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from highwater.protocol.messages.produce import ProduceResponse
 from highwater.protocol.records.record import build_batch, numbered
+from highwater.testing.plugin import BrokerFactory
 from highwater.testing.requests import produce_request
-from highwater.testing.waiting import wait_until
+from highwater.testing.waiting import PATIENCE_SECONDS, wait_until
 from highwater.testing.wire import WireClient
 
 FENCED_OR_LATE = {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE}
@@ -32,18 +34,27 @@ class Client:
         self._topic = topic
         self.transactional_id = f"id-{uuid.uuid4().hex[:8]}"
         wait_until(self._coordinator_is_there, "a coordinator")
-        answer = self._init()
+        answer = self.init(4)
         self.producer = answer.producer_id, answer.producer_epoch
+
+    def use(self, wire: WireClient) -> None:
+        """Go on with another connection."""
+        self._wire = wire
 
     def _coordinator_is_there(self) -> bool:
         request = FindCoordinatorRequest(key=self.transactional_id, key_type=1)
         if self._wire.call(request, FindCoordinatorResponse, 3).error_code:
             return False
-        return self._init().error_code == ErrorCode.NONE
+        return self.init(4).error_code == ErrorCode.NONE
 
-    def _init(self) -> InitProducerIdResponse:
-        request = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=60_000)
-        return self._wire.call(request, InitProducerIdResponse, 4)
+    def init(self, version: int, *, in_two_phases: bool = False, keeps_open: bool = False) -> InitProducerIdResponse:
+        request = InitProducerIdRequest(
+            transactional_id=self.transactional_id,
+            transaction_timeout_ms=1 if in_two_phases else 60_000,
+            enable_2pc=in_two_phases,
+            keep_prepared_txn=keeps_open,
+        )
+        return self._wire.call(request, InitProducerIdResponse, version)
 
     def add(self) -> ErrorCode:
         """Add the partition to the transaction, as clients did before the write itself does it."""
@@ -139,3 +150,39 @@ def test_a_batch_of_the_transaction_before_is_refused(client: Client) -> None:
     assert client.end(5).error_code == ErrorCode.NONE
     client.wait_until("CompleteCommit")
     assert client.produce(12, sequence=1, producer=first) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_a_transaction_of_an_outside_coordinator_outlives_everybody_and_is_ended_by_who_has_the_id(
+    start_broker: BrokerFactory,
+) -> None:
+    """KIP-939: its timeout has passed, its producer is gone, and the broker was killed."""
+    broker = start_broker(
+        {
+            "transaction.two.phase.commit.enable": True,
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": 20,
+        }
+    )
+    maker = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    maker.produce("tea", b"which makes the topic")
+    assert maker.flush(PATIENCE_SECONDS) == 0
+    with WireClient(broker.bootstrap_servers) as wire:
+        client = Client(wire, "tea")
+        begun = client.init(6, in_two_phases=True)
+        client.producer = begun.producer_id, begun.producer_epoch
+        assert client.produce(12) == ErrorCode.NONE
+    broker.kill()
+    broker.start()
+    with WireClient(broker.bootstrap_servers) as wire:
+        client.use(wire)
+        client.wait_until("Ongoing")
+        kept = client.init(6, in_two_phases=True, keeps_open=True)
+        assert (kept.ongoing_txn_producer_id, kept.ongoing_txn_producer_epoch) == client.producer
+        assert (kept.producer_id, kept.producer_epoch) == (begun.producer_id, begun.producer_epoch + 1)
+        assert client.end(5).error_code in FENCED_OR_LATE
+        assert client.end(5, producer=(kept.producer_id, kept.producer_epoch)).error_code == ErrorCode.NONE
+        client.wait_until("CompleteCommit")
+        assert client.init(6, in_two_phases=True, keeps_open=True).ongoing_txn_producer_id == -1
+
+
+def test_an_outside_coordinator_must_be_allowed(client: Client) -> None:
+    assert client.init(6, in_two_phases=True).error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

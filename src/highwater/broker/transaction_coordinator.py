@@ -115,6 +115,7 @@ class TransactionCoordinator:
             TransactionSettings(
                 max_timeout_ms=self._config[settings.TRANSACTION_MAX_TIMEOUT_MS],
                 id_expiration_ms=self._config[settings.TRANSACTIONAL_ID_EXPIRATION_MS],
+                allows_two_phases=self._config[settings.TRANSACTION_TWO_PHASE_COMMIT_ENABLE],
             )
         )
         # Decided transactions complete as soon as they are loaded, and markers for topics that are gone are left out.

@@ -69,7 +69,7 @@ API_TABLE: Final = (
     Api(19, "CreateTopics", range(2, 8), "create_topics"),
     Api(20, "DeleteTopics", range(1, 7), "delete_topics"),
     Api(21, "DeleteRecords", range(3), "delete_records"),
-    Api(22, "InitProducerId", range(6), "init_producer_id"),
+    Api(22, "InitProducerId", range(7), "init_producer_id"),
     Api(23, "OffsetForLeaderEpoch", range(2, 5), "offset_for_leader_epoch"),
     Api(24, "AddPartitionsToTxn", range(6), "add_partitions_to_txn"),
     Api(25, "AddOffsetsToTxn", range(5), "add_offsets_to_txn"),

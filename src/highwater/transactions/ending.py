@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from highwater.model.ids import NO_PRODUCER_ID, ProducerId
+from highwater.model.ids import ProducerId
 from highwater.transactions.refusals import (
     InvalidTransactionState,
     NoFreshId,
@@ -12,7 +12,7 @@ from highwater.transactions.refusals import (
 )
 from highwater.transactions.shard import TransactionShard
 from highwater.transactions.states import State, moved
-from highwater.transactions.transaction import MAX_EPOCH, Producer, Transaction, is_exhausted
+from highwater.transactions.transaction import MAX_EPOCH, NO_EPOCH, Producer, Transaction, is_exhausted
 
 
 class Asked(NamedTuple):
@@ -36,7 +36,7 @@ class Decision(NamedTuple):
 def needs_fresh_id(shard: TransactionShard, asked: Asked) -> bool:
     """Whether this transaction uses up the epochs of its producer id."""
     known = shard.transactions.get(asked.transactional_id)
-    return asked.raises_epoch and known is not None and known.producer == asked.producer and _is_last(asked.producer)
+    return asked.raises_epoch and known is not None and known.holder == asked.producer and _is_last(asked.producer)
 
 
 def _is_last(producer: Producer) -> bool:
@@ -48,11 +48,12 @@ def decide(shard: TransactionShard, asked: Asked, *, fresh_id: ProducerId | None
     known = shard.transactions.get(asked.transactional_id)
     if known is None:
         raise UnknownProducer(f"{asked.transactional_id!r} is not known")
-    is_retry = asked.raises_epoch and _asks_again(known, asked.producer)
-    if known.producer.id != asked.producer.id and not is_retry:
+    is_retry = asked.raises_epoch and not known.is_kept and _asks_again(known, asked.producer)
+    if asked.producer.id not in {known.producer.id, known.holder.id} and not is_retry:
         raise UnknownProducer(f"{asked.transactional_id!r} does not belong to producer {asked.producer.id}")
-    if known.producer.epoch != asked.producer.epoch and not is_retry:
-        raise ProducerFenced(theirs=asked.producer, ours=known.producer)
+    is_holder = known.holder == asked.producer and asked.producer.epoch < MAX_EPOCH  # The last one fences, only.
+    if not is_holder and not is_retry:
+        raise ProducerFenced(theirs=asked.producer, ours=known.holder)
     prepared, complete = (
         (State.PREPARE_COMMIT, State.COMPLETE_COMMIT) if asked.commits else (State.PREPARE_ABORT, State.COMPLETE_ABORT)
     )
@@ -82,15 +83,16 @@ def _prepared(known: Transaction, asked: Asked, *, fresh_id: ProducerId | None, 
         started_at_ms=now_ms if known.state.is_settled else known.started_at_ms,
         updated_at_ms=now_ms,
     )
+    if known.is_kept or asked.raises_epoch:
+        raised = known.with_next_epoch()
+        transaction = transaction._replace(
+            producer=raised.producer, next_producer_id=raised.next_producer_id, next_epoch=raised.next_epoch
+        )
     if not asked.raises_epoch:
         return transaction
-    next_id = NO_PRODUCER_ID
-    if _is_last(known.producer):
-        if fresh_id is None:
-            raise NoFreshId("a new producer id is needed; ask again")
-        next_id = fresh_id
-    epoch = known.producer.epoch
-    assert epoch < MAX_EPOCH, "the last epoch is never given to a client"
-    return transaction._replace(
-        producer=Producer(known.producer.id, epoch + 1), last_epoch=epoch, next_producer_id=next_id, client_version=2
-    )
+    transaction = transaction._replace(last_epoch=known.holder.epoch, client_version=2)
+    if not _is_last(known.holder):
+        return transaction
+    if fresh_id is None:
+        raise NoFreshId("a new producer id is needed; ask again")
+    return transaction._replace(next_producer_id=fresh_id, next_epoch=NO_EPOCH)

@@ -7,7 +7,7 @@ from highwater.model.ids import ProducerId
 from highwater.transactions.refusals import NoFreshId, ProducerFenced, unfinished
 from highwater.transactions.shard import TransactionShard
 from highwater.transactions.states import State, moved
-from highwater.transactions.transaction import NO_EPOCH, NOT_STARTED, Producer, Transaction, is_exhausted
+from highwater.transactions.transaction import NEVER_MS, NO_EPOCH, NOT_STARTED, Producer, Transaction, is_exhausted
 
 
 class Asked(NamedTuple):
@@ -17,12 +17,20 @@ class Asked(NamedTuple):
     timeout_ms: int
     expected: Producer | None = None
     """Who it was until an error; None for a new instance, which fences the others (KIP-360)."""
+    in_two_phases: bool = False
+    """Whether somebody else coordinates its transactions, which then never time out (KIP-939)."""
+    keeps_open: bool = False
+    """Whether a transaction that is open stays so, to be ended by who asks."""
 
 
 def needs_fresh_id(shard: TransactionShard, asked: Asked) -> bool:
     """Whether the answer will be a producer id that nobody has had."""
     known = shard.transactions.get(asked.transactional_id)
-    return known is None or (known.state.is_settled and _rotates(known, asked.expected))
+    if known is None:
+        return True
+    if known.state is State.ONGOING:
+        return asked.keeps_open and is_exhausted(known.holder.epoch)
+    return known.state.is_settled and _rotates(known, asked.expected)
 
 
 def _rotates(known: Transaction, expected: Producer | None) -> bool:
@@ -33,13 +41,10 @@ def _rotates(known: Transaction, expected: Producer | None) -> bool:
 def decide(shard: TransactionShard, asked: Asked, *, fresh_id: ProducerId | None, now_ms: int) -> Transaction:
     """Return what is known of the id from now on.
 
-    If that is PrepareAbort, a transaction was open: it is aborted first, and the producer has to ask again.
+    If that is PrepareAbort, a transaction was open: it is aborted first, and the producer has to ask again. If it is
+    Ongoing, the transaction was kept, and its `holder` is who asks.
     """
-    if not 0 < asked.timeout_ms <= shard.settings.max_timeout_ms:
-        raise KafkaError(
-            f"a transaction timeout of {asked.timeout_ms} ms; at most {shard.settings.max_timeout_ms} is allowed",
-            code=ErrorCode.INVALID_TRANSACTION_TIMEOUT,
-        )
+    asked = _checked(shard, asked)
     known = shard.transactions.get(asked.transactional_id)
     if known is None:
         producer = Producer(_taken(fresh_id), 0)
@@ -49,7 +54,36 @@ def decide(shard: TransactionShard, asked: Asked, *, fresh_id: ProducerId | None
     if known.state.is_prepared:
         raise unfinished(known)
     if known.state is State.ONGOING:
-        return known.fenced(now_ms=now_ms)
+        return (
+            known.kept_for(_next_holder(known, fresh_id), now_ms=now_ms)
+            if asked.keeps_open
+            else known.fenced(now_ms=now_ms)
+        )
+    return _settled(known, asked, fresh_id=fresh_id, now_ms=now_ms)
+
+
+def _checked(shard: TransactionShard, asked: Asked) -> Asked:
+    """Return what is asked for with the timeout that it gets, or refuse."""
+    if (asked.in_two_phases or asked.keeps_open) and not shard.settings.allows_two_phases:
+        raise KafkaError(
+            "transaction.two.phase.commit.enable is off", code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        )
+    if asked.in_two_phases:
+        return asked._replace(timeout_ms=NEVER_MS)
+    if not 0 < asked.timeout_ms <= shard.settings.max_timeout_ms:
+        raise KafkaError(
+            f"a transaction timeout of {asked.timeout_ms} ms; at most {shard.settings.max_timeout_ms} is allowed",
+            code=ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+        )
+    return asked
+
+
+def _next_holder(known: Transaction, fresh_id: ProducerId | None) -> Producer:
+    holder = known.holder
+    return Producer(_taken(fresh_id), 0) if is_exhausted(holder.epoch) else Producer(holder.id, holder.epoch + 1)
+
+
+def _settled(known: Transaction, asked: Asked, *, fresh_id: ProducerId | None, now_ms: int) -> Transaction:
     empty = known._replace(
         state=moved(known.state, State.EMPTY),
         timeout_ms=asked.timeout_ms,

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from highwater.model.errors import ErrorCode
 from highwater.model.ids import TopicPartition
-from highwater.transactions.refusals import ProducerFenced, UnknownProducer, unfinished
+from highwater.transactions.refusals import InvalidTransactionState, ProducerFenced, UnknownProducer, unfinished
 from highwater.transactions.shard import TransactionShard
 from highwater.transactions.states import State
 from highwater.transactions.transaction import Producer, Transaction
@@ -36,10 +36,12 @@ def check(
 
 def _current(shard: TransactionShard, transactional_id: str, producer: Producer) -> Transaction:
     known = shard.transactions.get(transactional_id)
-    if known is None or known.producer.id != producer.id:
+    if known is None or producer.id not in {known.producer.id, known.holder.id}:
         raise UnknownProducer(f"{transactional_id!r} does not belong to producer {producer.id}")
-    if known.producer.epoch != producer.epoch:
-        raise ProducerFenced(theirs=producer, ours=known.producer)
+    if known.holder != producer:
+        raise ProducerFenced(theirs=producer, ours=known.holder)
+    if known.is_kept:
+        raise InvalidTransactionState(f"{transactional_id!r} was kept open to be ended, and not to go on")
     if known.state.is_prepared:
         raise unfinished(known)
     return known

@@ -33,6 +33,7 @@ def encode(transactional_id: str, transaction: Transaction | None) -> tuple[byte
         producer_epoch=transaction.producer.epoch,
         previous_producer_id=transaction.previous_producer_id,
         next_producer_id=transaction.next_producer_id,
+        next_producer_epoch=transaction.next_epoch,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_status=transaction.state,
         transaction_partitions=[
@@ -74,6 +75,7 @@ def _transaction(transactional_id: str, value: TransactionLogValue) -> Transacti
         ),
         previous_producer_id=ProducerId(value.previous_producer_id),
         next_producer_id=ProducerId(value.next_producer_id),
+        next_epoch=value.next_producer_epoch,
         client_version=value.client_transaction_version,
     )
 

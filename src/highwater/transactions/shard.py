@@ -11,6 +11,7 @@ class TransactionSettings:
 
     max_timeout_ms: int = 900_000
     id_expiration_ms: int = 7 * 24 * 3_600_000
+    allows_two_phases: bool = False
 
 
 class TransactionShard:

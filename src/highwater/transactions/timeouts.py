@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from highwater.transactions.shard import TransactionShard
 from highwater.transactions.states import State
-from highwater.transactions.transaction import Transaction
+from highwater.transactions.transaction import NEVER_MS, Transaction
 
 
 def timed_out(shard: TransactionShard, *, now_ms: int) -> list[Transaction]:
@@ -15,7 +15,9 @@ def timed_out(shard: TransactionShard, *, now_ms: int) -> list[Transaction]:
     return [
         transaction.fenced(now_ms=now_ms)
         for transaction in shard.transactions.values()
-        if transaction.state is State.ONGOING and transaction.started_at_ms + transaction.timeout_ms < now_ms
+        if transaction.state is State.ONGOING
+        and transaction.timeout_ms != NEVER_MS
+        and transaction.started_at_ms + transaction.timeout_ms < now_ms
     ]
 
 

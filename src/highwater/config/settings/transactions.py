@@ -29,6 +29,14 @@ TRANSACTIONAL_ID_EXPIRATION_MS: Final = Setting(
     doc="Forget a transactional id after this long without a transaction.",
 )
 
+TRANSACTION_TWO_PHASE_COMMIT_ENABLE: Final = Setting(
+    name="transaction.two.phase.commit.enable",
+    parse=boolean(),
+    default=False,
+    doc="Let producers take part in transactions that somebody else coordinates, a database for instance: theirs never "
+    "time out, and whoever has the transactional id later finds them open and ends them (KIP-939).",
+)
+
 TRANSACTION_STATE_LOG_NUM_PARTITIONS: Final = Setting(
     name="transaction.state.log.num.partitions",
     parse=integer(at_least=1),

@@ -1,11 +1,12 @@
-"""InitProducerId (key 22), versions 0-5: an id and an epoch for an idempotent or a transactional producer.
+"""InitProducerId (key 22), versions 0-6: an id and an epoch for an idempotent or a transactional producer.
 
 A transactional id keeps its producer id; every new instance gets the next epoch, and the older ones are kept out. If
 one of them has left a transaction open, that is aborted first: CONCURRENT_TRANSACTIONS, and the client asks again.
 v3  a producer names the id and epoch it has, to get a higher epoch after an error (KIP-360); without a transactional id
     it simply gets a new id, as in Apache Kafka
 v4  PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before
-Not served: two-phase commit for outside coordinators (v6, KIP-939).
+v6  transactions that somebody else coordinates: they never time out, and one that is open can be kept and ended by who
+    asks (KIP-939); only with `transaction.two.phase.commit.enable`
 """
 
 from __future__ import annotations
@@ -46,7 +47,13 @@ async def _transactional(
         raise KafkaError("a transactional id must not be empty", code=ErrorCode.INVALID_REQUEST)
     context.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
     broker = context.broker
-    asked = init_producer.Asked(transactional_id, request.transaction_timeout_ms, _expected(request))
+    asked = init_producer.Asked(
+        transactional_id,
+        request.transaction_timeout_ms,
+        _expected(request),
+        in_two_phases=request.enable_2pc,
+        keeps_open=request.keep_prepared_txn,
+    )
     fresh_id = None
     if init_producer.needs_fresh_id(broker.transactions.shard_of(transactional_id).core, asked):
         fresh_id = await broker.producer_ids.take()
@@ -54,6 +61,13 @@ async def _transactional(
     decided = shard.init_producer(asked, fresh_id=fresh_id)
     if decided.state is State.EMPTY:
         response = InitProducerIdResponse(producer_id=decided.producer.id, producer_epoch=decided.producer.epoch)
+    elif decided.is_kept:
+        response = InitProducerIdResponse(
+            producer_id=decided.holder.id,
+            producer_epoch=decided.holder.epoch,
+            ongoing_txn_producer_id=decided.producer.id,
+            ongoing_txn_producer_epoch=decided.producer.epoch,
+        )
     else:
         response = _refused(context, ErrorCode.CONCURRENT_TRANSACTIONS)
     pending = when_committed([shard.journal], response, lambda code: _refused(context, code))
