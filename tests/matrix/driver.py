@@ -15,9 +15,7 @@ from typing import Self
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from highwater_spark.exactly_once import ExactlyOnceSink, Step
-from highwater_spark.run.offsets import end_offsets
-from highwater_spark.run.state import Folder
+from highwater_spark.exactly_once import ExactlyOnceSink, Step, checkpoint_offsets
 from highwater_spark.session import session
 
 JARS = Path(__file__).parents[2] / ".tools" / "spark"
@@ -114,7 +112,6 @@ def main(spec: Spec) -> None:
     pids.write_text(f"{jvm.java.lang.ProcessHandle.current().pid()} {os.getpid()}")
     fault = Fault(spec)
     checkpoint = folder / "checkpoint"
-    place = Folder(spark, str(checkpoint))
     sink = ExactlyOnceSink(
         spec.bootstrap,
         sink_id=spec.sink_id,
@@ -122,7 +119,7 @@ def main(spec: Spec) -> None:
         transaction_timeout_ms=spec.transaction_timeout_ms,
         patience_seconds=120,
         group=f"{spec.sink_id}.group",
-        source_offsets=lambda batch: end_offsets(place, batch),
+        source_offsets=checkpoint_offsets(spark, str(checkpoint)),
         observer=fault,
     )
 
