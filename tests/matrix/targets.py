@@ -41,7 +41,7 @@ class Target(ABC):
 
     @abstractmethod
     def revive(self) -> None:
-        """Start again whatever was killed."""
+        """Start again the broker that was killed, once it is dead."""
 
     @abstractmethod
     def restart_all(self) -> None:
@@ -85,8 +85,8 @@ class SingleBroker(Target):
         return self._broker.pid
 
     def revive(self) -> None:
-        if not self._broker.is_running:
-            self._broker.start()
+        wait_until(lambda: not self._broker.is_running, "the broker's death")
+        self._broker.start()
 
     def restart_all(self) -> None:
         self._broker.stop()
@@ -113,6 +113,7 @@ class Cluster(Target):
         return self._cluster.brokers[self.leader(topic)].pid
 
     def revive(self) -> None:
+        wait_until(lambda: len(self._cluster.running) < len(self._cluster.brokers), "a broker's death")
         for broker in self._cluster.brokers.values():
             if not broker.is_running:
                 broker.start()
@@ -155,9 +156,9 @@ class Apache(Target):
         return self._broker.pid
 
     def revive(self) -> None:
-        if not self._broker.is_running:
-            self._broker.kill()
-            self._broker.start()
+        wait_until(lambda: not self._broker.is_running, "the broker's death")
+        self._broker.kill()
+        self._broker.start()
 
     def restart_all(self) -> None:
         self._broker.stop()
