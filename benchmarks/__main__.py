@@ -12,7 +12,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import by_time, groups, latency, life, raw_clients, real_clients, report, spark, storage, transactions
+from benchmarks import (
+    by_time,
+    exactly_once,
+    groups,
+    latency,
+    life,
+    raw_clients,
+    real_clients,
+    report,
+    spark,
+    storage,
+    transactions,
+)
 from benchmarks.brokers import ROOT, ApacheKafka, Broker, Highwater
 from benchmarks.measuring import Arena, Effort, Line, Metric
 from benchmarks.raw_clients import LARGE_BATCH_BYTES, MANY_CONNECTIONS, SMALL_BATCH_BYTES, fill
@@ -44,6 +56,7 @@ LINES: Final = (
     Line("txn-java", "produce, Java client, 1 KB records, a transaction every 100 ms", transactions.throughput_java),
     Line("spark-sink", "Spark's sink, 100 B records", spark.sink),
     Line("spark-source", "Spark's source, 100 B records", spark.source),
+    Line("spark-exactly-once", "micro-batches to a topic, exactly once", exactly_once.sinks, rival="Spark's own sink"),
     Line("spark-latency", "activity pipeline at 5,000 events/s, event to count", spark.latency),
     Line("memory", "memory of a fresh broker", life.memory_idle_and_loaded),
     Line("memory-partitions", "memory of an idle partition", life.memory_of_idle_partitions),

@@ -170,7 +170,7 @@ def test_a_broker_killed_in_the_middle_of_a_micro_batch(target: Target, tmp_path
 def test_a_job_that_is_down_longer_than_its_transaction(target: Target, tmp_path: Path) -> None:
     """The coordinator aborts what the dead driver left, and the next one runs the micro-batch again."""
     job = a_job(target, tmp_path, batches=3)
-    assert job.run(batch=1, step="SENT", fault="driver", transaction_timeout_ms=5000) == -9, job.log()
+    assert job.run(batch=1, step="SENT", fault="driver", transaction_timeout_ms=30_000) == -9, job.log()
     await_stable(target.bootstrap, job.spec.topics)
     job.check_so_far()
     job.finish()
