@@ -65,9 +65,11 @@ class House:
         }
 
     def copy_at(self, bytes_per_second: int) -> None:
-        name = "replica.alter.log.dirs.io.max.bytes.per.second"
-        entry = ConfigEntry(name, str(bytes_per_second), incremental_operation=AlterConfigOpType.SET)
-        change = ConfigResource(ResourceType.BROKER, "0", incremental_configs=[entry])
+        self.set(ResourceType.BROKER, "0", "replica.alter.log.dirs.io.max.bytes.per.second", bytes_per_second)
+
+    def set(self, kind: ResourceType, resource: str, name: str, value: int) -> None:
+        entry = ConfigEntry(name, str(value), incremental_operation=AlterConfigOpType.SET)
+        change = ConfigResource(kind, resource, incremental_configs=[entry])
         for future in self.admin.incremental_alter_configs([change]).values():
             future.result(PATIENCE_SECONDS)
 
@@ -132,7 +134,9 @@ def house(start_broker: BrokerFactory, tmp_path: Path) -> House:
     return House(start_broker, tmp_path)
 
 
-def test_a_partition_moves_there_and_back_under_load(house: House) -> None:
+@pytest.mark.parametrize("flush_messages", [2**63 - 1, 1], ids=["unflushed", "every record flushed"])
+def test_a_partition_moves_there_and_back_under_load(house: House, flush_messages: int) -> None:
+    house.set(ResourceType.TOPIC, TOPIC, "flush.messages", flush_messages)
     writer = Writer(house.broker.bootstrap_servers)
     writer.go_on(1000)
     for _ in range(3):

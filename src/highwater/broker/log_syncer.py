@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from highwater.broker.partition import Partition
     from highwater.storage.flush import Flush
+    from highwater.storage.log import Log
 
 events = EventLog("broker")
 
@@ -32,17 +33,17 @@ class LogSyncer:
         if partition in self._under_way:
             return
         self._under_way.add(partition)
-        partition.pins += 1
-        flush = partition.log.start_flush()
+        log = partition.log
+        flush = log.start_flush()
         future = self._loop.run_in_executor(self._executor, flush.run)
-        future.add_done_callback(lambda done: self._done(partition, flush, done))
+        future.add_done_callback(lambda done: self._done(partition, log, flush, done))
 
-    def _done(self, partition: Partition, flush: Flush, done: Future[None]) -> None:
+    def _done(self, partition: Partition, log: Log, flush: Flush, done: Future[None]) -> None:
         self._under_way.discard(partition)
-        partition.pins -= 1
-        partition.log.finish_flush(flush)
+        log.finish_flush(flush)
         error = done.exception()
-        if error is not None:
+        has_moved = partition.log is not log  # to another log dir: what became of the old files does not matter
+        if error is not None and not has_moved:
             # After a failed fsync the kernel may have dropped the pages: the data must not be called durable.
             events.error("fsync_failed", partition=partition.name, reason=repr(error))
             return

@@ -7,6 +7,7 @@ from zlib import crc32
 
 from highwater.broker.replica_fetcher import FetcherSettings, ReplicaFetcher
 from highwater.config.settings import replication as settings
+from highwater.model.errors import StorageError
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Task
@@ -129,11 +130,14 @@ class ReplicaFetchers:
 
     async def sync(self, partition: Partition) -> None:
         """Return when what is written is on the disk; a disk that fails takes the partition with it."""
-        flush = partition.log.start_flush()
+        log = partition.log
+        flush = log.start_flush()
         try:
-            with partition.pinned():
-                await self._loop.run_in_executor(self._executor, flush.run)
-        except OSError as error:
-            self.fail(partition, f"fsync failed: {error}")
+            await self._loop.run_in_executor(self._executor, flush.run)
+        except StorageError as error:
+            if partition.log is log:
+                self.fail(partition, f"fsync failed: {error}")
         finally:
-            partition.log.finish_flush(flush)
+            log.finish_flush(flush)
+        if partition.log is not log and partition.wants_sync:  # it has moved to another log dir
+            await self.sync(partition)

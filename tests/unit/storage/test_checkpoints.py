@@ -1,5 +1,6 @@
 """Checkpoint files, in Kafka's own text form."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from highwater.model.ids import TopicPartition
 from highwater.storage import checkpoints
 from highwater.storage.files import OsFiles
+from highwater.testing.faulty_files import FaultyFiles, Killed
 
 FILES = OsFiles()
 
@@ -32,3 +34,18 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path, content: str) -> None:
     path.write_bytes(content.encode("latin-1"))
     with pytest.raises(checkpoints.DamagedCheckpoint, match="some-checkpoint is damaged"):
         checkpoints.read_offsets(FILES, path)
+
+
+def test_a_kill_at_any_step_leaves_the_old_checkpoint_or_the_new_one(tmp_path: Path) -> None:
+    path, old, new = tmp_path / "checkpoint", {TopicPartition("t", 0): 1}, {TopicPartition("t", 0): 2}
+    disk = FaultyFiles()
+    checkpoints.write_offsets(disk, path, old)
+    steps = disk.steps
+    assert steps > 3
+    for step in range(1, steps + 1):
+        checkpoints.write_offsets(disk, path, old)
+        disk.kill_at = disk.steps + step
+        with contextlib.suppress(Killed):
+            checkpoints.write_offsets(disk, path, new)
+        disk.kill_at = None
+        assert checkpoints.read_offsets(disk, path) in (old, new)

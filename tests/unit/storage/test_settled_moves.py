@@ -1,5 +1,6 @@
 """Moves between log dirs that a stop interrupted: whatever is on the disk, one whole log stays."""
 
+import contextlib
 import errno
 import os
 from pathlib import Path
@@ -8,9 +9,11 @@ import pytest
 
 from highwater.model.ids import TopicPartition
 from highwater.storage.files import Entry, OsFiles
+from highwater.storage.log import Log
 from highwater.storage.log_config import LogConfig
 from highwater.storage.log_dir import LogDir
 from highwater.storage.settled_moves import settle_moves
+from highwater.testing.faulty_files import FaultyFiles, Killed
 from highwater.testing.log_bench import NOW_MS, a_batch
 
 NAME = TopicPartition("t", 0)
@@ -94,3 +97,50 @@ def test_nothing_is_put_back_while_the_copy_may_be_on_a_disk_that_cannot_be_read
     assert not new.is_readable
     assert not old.holds(NAME)
     assert folders(disks[0]) == ["t-0.1-moved"]
+
+
+def move(source: LogDir, target: LogDir, log: Log) -> None:
+    """What `broker.LogDirMoves` does, without its loop and threads."""
+    copy = target.begin_copy(NAME, log.config, start_offset=0, now_ms=NOW_MS)
+    region = log.read(0, max_bytes=1 << 20, up_to=log.log_end_offset)
+    assert region is not None
+    copy.append_as_follower(memoryview(region.read()), now_ms=NOW_MS)
+    copy.take_over_from(log)
+    aside = source.set_aside(NAME)
+    moved = target.adopt_copy(NAME, copy, flushed_to=0, now_ms=NOW_MS)
+    moved.take_over_from(log)
+    source.remove_detached(aside)
+
+
+def test_a_kill_at_any_step_of_a_move_leaves_one_whole_log(tmp_path: Path) -> None:
+    def a_move(name: str, kill_at: int | None) -> tuple[list[Path], int]:
+        disk, paths = FaultyFiles(), [tmp_path / name / "a", tmp_path / name / "b"]
+        source, target = (LogDir.open(disk, path) for path in paths)
+        log = source.open_log(NAME, LogConfig(), now_ms=NOW_MS)
+        for number in range(3):
+            batch = a_batch(b"v", producer_id=7, sequence=number)
+            log.stage(memoryview(batch), leader_epoch=number, now_ms=NOW_MS)
+            log.write_staged()
+        before = disk.steps
+        disk.kill_at = None if kill_at is None else before + kill_at
+        with contextlib.nullcontext() if kill_at is None else pytest.raises(Killed):
+            move(source, target, log)
+        steps = disk.steps - before
+        disk.kill_at = None
+        for log_dir in (source, target):
+            log_dir.close(clean=False)
+        return paths, steps
+
+    _, steps = a_move("counting", None)
+    assert steps > 8
+    for step in range(1, steps + 1):
+        paths, _ = a_move(str(step), step)
+        log_dirs, _ = settled(*paths)
+        (holder,) = [log_dir for log_dir in log_dirs if log_dir.holds(NAME)]
+        log = holder.open_log(NAME, LogConfig(), now_ms=NOW_MS)
+        assert (log.log_start_offset, log.log_end_offset) == (0, 3)
+        assert [state.last_sequence for state in log.producers] == [2]
+        assert log.leader_epochs.latest == 2
+        assert sum(len(folders(path)) for path in paths) == 1
+        for log_dir in log_dirs:
+            log_dir.close(clean=False)
