@@ -35,7 +35,7 @@ class Client:
         self.history = history
         self.random = Random(cluster.scheduler.random.getrandbits(64))
         self._cluster = cluster
-        self._peers: dict[int, Peer] = {}
+        self._peers: dict[tuple[int, float], Peer] = {}
         self.leaders: dict[Place, tuple[int, int]] = {}
         """(leader, leader epoch), as a broker told."""
 
@@ -54,17 +54,25 @@ class Client:
 
     # Asking ---------------------------------------------------------------------------------------------------------
 
-    def peer(self, broker: int) -> Peer:
-        """Return the connection to a broker."""
-        if broker not in self._peers:
+    def _peer(self, broker: int, patience_s: float) -> Peer:
+        key = broker, patience_s
+        if key not in self._peers:
             address = ListenerAddress(f"broker{broker}", PORT)
-            self._peers[broker] = Peer(address, client_id=self.name, timeout_s=TIMEOUT_S)
-        return self._peers[broker]
+            self._peers[key] = Peer(address, client_id=self.name, timeout_s=patience_s)
+        return self._peers[key]
 
-    async def ask(self, broker: int, request: Message, response: type[ResponseT], *, version: int) -> ResponseT:
-        """Ask one broker. PeerGone if it does not answer."""
+    async def ask(
+        self,
+        broker: int,
+        request: Message,
+        response: type[ResponseT],
+        *,
+        version: int,
+        patience_s: float = TIMEOUT_S,
+    ) -> ResponseT:
+        """Ask one broker. PeerGone if it does not answer in time."""
         self._cluster.client_requests += 1
-        return await self.peer(broker).ask(request, response, version=version)
+        return await self._peer(broker, patience_s).ask(request, response, version=version)
 
     def any_broker(self) -> int:
         """Return a broker, which may be dead."""

@@ -33,6 +33,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "log.index.interval.bytes": "512",
     "leader.imbalance.check.interval.seconds": "15",
     "group.initial.rebalance.delay.ms": "100",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
 """Small and impatient, so that a minute sees rolled segments, lost sessions and elections."""
 

@@ -224,7 +224,7 @@ class Faults:
     def jump_clock(self) -> None:
         """Set a machine's clock forward or back."""
         machine = self._random.choice(self._cluster.machines)
-        machine.clock_error_ms = int(self._random.choice((-1, 1)) * 10 ** self._random.uniform(0, 7))
+        machine.clock_error_ms = int(self._random.choice((-1, 1)) * 10 ** self._random.uniform(0, 4))
         self._note(f"the clock of {machine.name} is {machine.clock_error_ms} ms off")
 
     # Disks ----------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ refused and still happen, and under `subscribe` a rebalance may skip or repeat r
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -140,8 +141,10 @@ def _skipped(facts: Facts, poll: Poll, reached: int) -> Iterator[Violation]:
     if drain is None or not poll.records:
         return
     seen = {offset for offset, _ in poll.records}
-    for offset, value in drain.committed if poll.only_committed else drain.records:
-        if reached <= offset <= poll.records[-1][0] and offset not in seen:
+    there = drain.committed if poll.only_committed else drain.records
+    first = bisect_left(there, (reached, ""))
+    for offset, value in there[first : bisect_left(there, (poll.records[-1][0] + 1, ""))]:
+        if offset not in seen:
             yield Violation("int-poll-skip", f"{poll.client} did not see {value!r} at {offset} of {poll.place}")
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 PRODUCE_VERSION: Final = 11
 ATTEMPTS: Final = 8
+TRANSACTION_TIMEOUT_MS: Final = 5000
 REFUSED: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_ENOUGH_REPLICAS})
 """Answers that say that nothing was written, if they come to the first attempt."""
 RETRIABLE: Final = REFUSED | {
@@ -66,18 +67,19 @@ class Producer(Client):
 
     # One batch ------------------------------------------------------------------------------------------------------
 
-    async def send(self, place: Place, *, transaction: str | None = None) -> None:
-        """Send a batch of a few records, and write down what became of it."""
+    async def send(self, place: Place, *, transaction: str | None = None) -> bool:
+        """Send a batch of a few records, write down what became of it, and return whether it was acknowledged."""
         if self._is_idempotent and self.producer_id < 0 and not await self._init():
-            return
+            return False
         sends = [self._next(place, transaction) for _ in range(self.random.randint(1, 3))]
         identity = self.producer_id, self.producer_epoch, self.sequences.get(place, 0)
         if self._is_idempotent:
             self.sequences[place] = identity[2] + len(sends)
         try:
             await self._deliver(place, sends, identity)
-        except KafkaError as error:
-            self._gave_up(sends, error)
+        except KafkaError:
+            self._gave_up(sends)
+        return sends[0].outcome == "ok"
 
     def _next(self, place: Place, transaction: str | None) -> Send:
         self._next_value += 1
@@ -163,17 +165,21 @@ class Producer(Client):
             for send in sends:
                 send.outcome, send.done_at = "failed", self.now
 
-    def _gave_up(self, sends: list[Send], error: KafkaError) -> None:
-        del error
+    def _gave_up(self, sends: list[Send]) -> None:
         for send in sends:
             send.done_at = self.now
         self.producer_id = -1
 
+    async def _whom_to_ask(self) -> int:
+        return self.any_broker()
+
     async def _init(self) -> bool:
         """Get a new producer id, as a producer does that starts anew."""
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+        request = InitProducerIdRequest(
+            transactional_id=self.transactional_id, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS
+        )
         try:
-            answer = await self.ask(self.any_broker(), request, InitProducerIdResponse, version=4)
+            answer = await self.ask(await self._whom_to_ask(), request, InitProducerIdResponse, version=4)
             check(answer.error_code)
         except KafkaError:
             await asyncio.sleep(PAUSE_S)

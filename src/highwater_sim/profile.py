@@ -33,6 +33,7 @@ SYNCED: Final = (*ANYWHERE, "power")
 LAZY: Final = (*ANYWHERE, "power-one", "wipe")
 """Otherwise one machine at a time may, while all is well."""
 FAULTY_SECONDS: Final = 30.0
+_RIVALS: Final = (("tx", "one"), ("ty", "one"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,10 @@ class Profile:
     request_pause_s: float
     """Between two requests of one producer."""
     settings: Mapping[str, str]
+    group_members: int
+    transactional_producers: tuple[tuple[str, str], ...]
+    """Each with its transactional id; two with one id fence each other again and again."""
+    has_administrator: bool
 
     @classmethod
     def drawn(cls, seed: int, *, faults: tuple[str, ...] | None = None, seconds: float | None = None) -> Profile:
@@ -76,4 +81,7 @@ class Profile:
             average_pause_s=random.choice((0.5, 1.5, 4.0)),
             request_pause_s=random.choice((0.05, 0.15, 0.5)),
             settings=settings,
+            group_members=random.choice((0, 0, 1, 2, 3)),
+            transactional_producers=random.choice(((), (), (("tx", "one"),), (("tx", "one"), ("ty", "two")), _RIVALS)),
+            has_administrator=random.random() < 0.3,
         )

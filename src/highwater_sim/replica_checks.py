@@ -236,7 +236,10 @@ class ReplicaChecks:
     # Contents -------------------------------------------------------------------------------------------------------
 
     def _ledger(self, name: TopicPartition) -> Ledger:
-        return self.ledgers.setdefault(name, Ledger())
+        ledger = self.ledgers.get(name)
+        if ledger is None:
+            ledger = self.ledgers[name] = Ledger()
+        return ledger
 
     def _compare(self, machine: Machine, seen: _Seen, *, up_to: int) -> None:
         """Compare a replica with what was committed; what a leader has committed first is what others must have."""

@@ -5,28 +5,25 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from time import perf_counter
+from time import process_time
 from typing import TYPE_CHECKING, Final
 
-from highwater.coordination import paths
-from highwater.coordination.records import decode_controller
 from highwater.model.errors import KafkaError
-from highwater.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
+from highwater.protocol.messages.create_topics import CreatableTopic
 from highwater_sim import history_checks
-from highwater_sim.client import PAUSE_S, Client
+from highwater_sim.administrator import Administrator
+from highwater_sim.client import PAUSE_S
 from highwater_sim.cluster import Cluster
 from highwater_sim.consumer import Consumer
 from highwater_sim.faults import Faults, out_of_sync
+from highwater_sim.group_member import GroupMember
 from highwater_sim.history import ALL, History, Place
 from highwater_sim.producer import Producer
 from highwater_sim.replica_checks import ReplicaChecks
 from highwater_sim.trace import Trace
+from highwater_sim.transactional import TransactionalProducer
 from highwater_sim.violation import Violated, Violation
 
 if TYPE_CHECKING:
@@ -39,7 +36,8 @@ TOPICS: Final = {"orders": 2, "events": 1}
 START_S: Final = 60.0
 HEAL_S: Final = 120.0
 DRAIN_S: Final = 120.0
-_TOPIC_EXISTS: Final = 36
+SETTLE_S: Final = 20.0
+"""How long producers are gone before everything is read: transactions that they left open have timed out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ class Simulation:
 
     def run(self) -> Report:
         """Run to the end, or to the first violation."""
-        began = perf_counter()
+        began = process_time()
         violations: tuple[Violation, ...] = ()
         with _errors_as_bugs(self.cluster), _without_collector():
             try:
@@ -99,7 +97,7 @@ class Simulation:
             history=self.history,
             trace=self.trace,
             virtual_seconds=self.cluster.scheduler.now,
-            real_seconds=perf_counter() - began,
+            real_seconds=process_time() - began,
             events=self.cluster.scheduler.events_run,
             requests=self.cluster.client_requests,
         )
@@ -122,16 +120,31 @@ class Simulation:
             Producer(cluster, "leader", self.history, acks=1),
             Producer(cluster, "none", self.history, acks=0),
         )
+        transactional = [
+            TransactionalProducer(cluster, name, self.history, transactional_id=transactional_id)
+            for name, transactional_id in profile.transactional_producers
+        ]
         self._producing = [
-            cluster.spawn(producer.run(self.places, pause_s=profile.request_pause_s)) for producer in producers
+            cluster.spawn(producer.run(self.places, pause_s=profile.request_pause_s))
+            for producer in (*producers, *transactional)
         ]
         self._consuming = [
             cluster.spawn(Consumer(cluster, "reader", self.history).run(self.places)),
             cluster.spawn(Consumer(cluster, "careful", self.history, only_committed=True).run(self.places)),
         ]
+        self._consuming += [
+            cluster.spawn(
+                GroupMember(cluster, f"member{number}", self.history, group="group", places=self.places).run_as_member()
+            )
+            for number in range(profile.group_members)
+        ]
+        administrator = Administrator(cluster, "admin", self.history)
+        changing = [cluster.spawn(administrator.run(self.places, pause_s=3.0))] if profile.has_administrator else []
         self.faults.start()
         cluster.scheduler.run_until(cluster.scheduler.now + profile.seconds)
         self.faults.stop()
+        for task in changing:
+            task.cancel()
 
     def _calm_down(self) -> None:
         """Let the cluster heal while clients go on, then let producers stop, and read everything."""
@@ -144,7 +157,7 @@ class Simulation:
         cluster.scheduler.run_until(cluster.scheduler.now + 2.0)
         for task in self._producing:
             task.cancel()
-        cluster.scheduler.run_until(cluster.scheduler.now + 6.0)
+        cluster.scheduler.run_until(cluster.scheduler.now + SETTLE_S)
         reader = Consumer(cluster, "last", self.history)
         self._finish(cluster.spawn(self._drain(reader)), DRAIN_S, "everything-can-be-read")
 
@@ -163,28 +176,15 @@ class Simulation:
             raise Violated(Violation(invariant, str(error), self.cluster.scheduler.now)) from error
 
     async def _make_topics(self) -> None:
-        admin = Client(self.cluster, "admin", self.history)
+        admin = Administrator(self.cluster, "admin", self.history)
         wanted = [
             CreatableTopic(name=name, num_partitions=count, replication_factor=3) for name, count in TOPICS.items()
         ]
         made: set[str] = set()
         while len(made) < len(wanted):
-            try:
-                answer = await admin.ask(
-                    self._controller(),
-                    CreateTopicsRequest(topics=wanted, timeout_ms=5000),
-                    CreateTopicsResponse,
-                    version=7,
-                )
-            except KafkaError:
-                await asyncio.sleep(PAUSE_S)
-                continue
-            made |= {topic.name for topic in answer.topics if topic.error_code in {0, _TOPIC_EXISTS}}
+            with suppress(KafkaError):
+                made |= await admin.create(wanted)
             await asyncio.sleep(PAUSE_S)
-
-    def _controller(self) -> int:
-        node = self.cluster.store.find(paths.CONTROLLER)
-        return 1 if node is None else decode_controller(paths.CONTROLLER, node.data)
 
 
 @contextmanager

@@ -35,7 +35,12 @@ class PendingAnswer(Generic[ResponseT]):
     async def wait(self) -> ResponseT:
         """Return the response when it is there: for those who are not called but wait themselves."""
         arrived: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
-        self.start(arrived.set_result)
+
+        def arrive(response: ResponseT) -> None:
+            if not arrived.done():  # whoever waited may have been cancelled, and not have come round to say so
+                arrived.set_result(response)
+
+        self.start(arrive)
         try:
             return await arrived
         finally:

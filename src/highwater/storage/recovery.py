@@ -208,6 +208,12 @@ class _Loader:
         first = self.segments[-len(checked) - 1]
         replay = self._replay_up_to(first.base_offset)
         for number, segment in enumerate([first, *checked], len(self.segments) - len(checked) - 1):
+            if segment is not first and replay.offset < segment.base_offset and not self._config.compact:
+                # Nothing says that bytes reach the disk in the order in which they were written.
+                self.report.notes.append(f"{self._folder} has nothing from {replay.offset} on to {segment.base_offset}")
+                self.report.cut_at_offset = replay.offset
+                self.remove_segments_from(number)
+                break
             replay.offset = max(replay.offset, segment.base_offset)
             if segment is not first:
                 snapshot.write(self._files, snapshot.path_of(self._folder, segment.base_offset), replay.producers)

@@ -51,6 +51,15 @@ def test_an_undamaged_log_is_whole_after_a_crash(crashed: LogBench) -> None:
     expect_prefix(crashed, records, COUNT)
 
 
+def test_a_log_ends_where_a_segment_is_missing(crashed: LogBench) -> None:
+    """Before: a power cut that took all of one segment, and nothing of the next, left a hole in the log."""
+    records = crashed.records()
+    segment_path(crashed, 4).write_bytes(b"")
+    crashed.open(clean=False)
+    assert "has nothing from 4 on to 8" in crashed.log.report.notes[0]
+    expect_prefix(crashed, records, 4)
+
+
 def test_only_segments_from_the_recovery_point_on_are_checked(crashed: LogBench) -> None:
     for recovery_point, segments in ((0, 3), (3, 3), (4, 2), (7, 2), (8, 1), (10, 1), (99, 1)):
         crashed.open(clean=False, recovery_point=recovery_point)

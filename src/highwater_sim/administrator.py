@@ -1,0 +1,89 @@
+"""An administrator who moves partitions, elects leaders, and makes and deletes topics, while everything goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from highwater.coordination import paths
+from highwater.coordination.records import decode_controller
+from highwater.model.errors import KafkaError
+from highwater.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from highwater.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from highwater.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from highwater.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from highwater_sim.client import Client
+from highwater_sim.history import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from highwater_sim.cluster import Cluster
+    from highwater_sim.history import History, Place
+
+SCRATCH: Final = "scratch"
+TIMEOUT_MS: Final = 3000
+
+
+class Administrator(Client):
+    """Changes the cluster now and then; that a change is refused is no news."""
+
+    def __init__(self, cluster: Cluster, name: str, history: History) -> None:
+        super().__init__(cluster, name, history)
+        self._store = cluster.store
+        self._brokers = [machine.broker_id for machine in cluster.machines]
+
+    async def run(self, places: Sequence[Place], *, pause_s: float) -> None:
+        """Change something for ever."""
+        while True:
+            await self.rest(pause_s)
+            try:
+                match self.random.randrange(4):
+                    case 0:
+                        await self._move(self.random.choice(list(places)))
+                    case 1:
+                        await self._elect()
+                    case 2:
+                        await self.create([CreatableTopic(name=SCRATCH, num_partitions=2, replication_factor=2)])
+                    case _:
+                        await self._delete()
+            except KafkaError as error:
+                self._note(f"refused: {error}")
+
+    def _note(self, what: str) -> None:
+        self.history.add(Fault(self.now, f"administrator: {what}"))
+
+    def _controller(self) -> int:
+        """Return who is the controller; what a client would ask a broker, it reads from the store."""
+        node = self._store.find(paths.CONTROLLER)
+        return self.any_broker() if node is None else decode_controller(paths.CONTROLLER, node.data)
+
+    async def create(self, topics: list[CreatableTopic]) -> set[str]:
+        """Make topics; return those that are there now."""
+        request = CreateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
+        answer = await self.ask(self._controller(), request, CreateTopicsResponse, version=7)
+        return {topic.name for topic in answer.topics if topic.error_code in {0, 36}}  # 36: it is there already
+
+    async def _delete(self) -> None:
+        self._note(f"delete {SCRATCH}")
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=SCRATCH)], timeout_ms=TIMEOUT_MS)
+        await self.ask(self._controller(), request, DeleteTopicsResponse, version=6)
+
+    async def _elect(self) -> None:
+        self._note("elect preferred leaders")
+        request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=TIMEOUT_MS)
+        await self.ask(self._controller(), request, ElectLeadersResponse, version=2)
+
+    async def _move(self, place: Place) -> None:
+        """Let a partition be on two or three brokers, in another order."""
+        replicas = self.random.sample(self._brokers, self.random.randint(2, len(self._brokers)))
+        self._note(f"move {place} to {replicas}")
+        partition = ReassignablePartition(partition_index=place.partition, replicas=replicas)
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=TIMEOUT_MS, topics=[ReassignableTopic(name=place.topic, partitions=[partition])]
+        )
+        await self.ask(self._controller(), request, AlterPartitionReassignmentsResponse, version=0)
