@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from highwater_sim.loop import SimLoop
     from highwater_sim.network import Network
-    from highwater_sim.scheduler import Event
     from highwater_sim.store import Store
 
 STORE_HOST: Final = "zookeeper"
@@ -58,7 +57,6 @@ class SimCoordination:
         """Asked and not answered, in order; those at the end may not have been sent."""
         self._watchers: dict[tuple[str, str], list[Callable[[], None]]] = {}
         self._session_watchers: list[Callable[[SessionState], None]] = []
-        self._beat: Event | None = None
         store.on_change.append(self._changed)
         self._keep_in_touch()
 
@@ -217,6 +215,8 @@ class SimCoordination:
 
     def _keep_in_touch(self) -> None:
         """Beat now and then; after a silence as long as the session's timeout, the store ends the session."""
+        if self._is_closed:
+            return
         now = self._scheduler.now
         if self._can_be_heard and self._can_hear:
             if self._is_broken:
@@ -235,7 +235,7 @@ class SimCoordination:
             if self._state is SessionState.CONNECTED
             else (self._scheduler.between(*RECONNECT_S))
         )
-        self._beat = self._scheduler.after(min(pause, 1.0), self._keep_in_touch)
+        self._scheduler.after(min(pause, 1.0), self._keep_in_touch)
 
     def _reached(self) -> None:
         """Be heard: find out whether the session lives, and go on with it or with a new one."""
@@ -281,8 +281,6 @@ class SimCoordination:
                 on_state(state)
 
     def _stop_listening(self) -> None:
-        if self._beat is not None:
-            self._beat.call_off()
         if self._changed in self._store.on_change:
             self._store.on_change.remove(self._changed)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from highwater_sim.network import Host
-    from highwater_sim.scheduler import Event, Scheduler
+    from highwater_sim.scheduler import Scheduler
 
 LONGEST_TURN_S: Final = 0.0001
 """Before a process has its turn, others may have theirs."""
@@ -35,7 +35,8 @@ class SimLoop(AbstractEventLoop):
         self._scheduler = scheduler
         self._on_bug = on_bug
         self._ready: deque[Handle] = deque()
-        self._turn: Event | None = None
+        self._has_turn = False
+        """A turn is on its way."""
         self._threads_free_at = [0.0] * THREADS
         self._held: list[Callable[[], None]] = []
         self.host = host
@@ -72,13 +73,14 @@ class SimLoop(AbstractEventLoop):
         return sorted(asyncio.all_tasks(self), key=lambda task: task.get_name())
 
     def _want_turn(self) -> None:
-        if self._turn is None and self._ready and not self.is_dead and not self.is_paused:
+        if self._ready and not self._has_turn and not self.is_dead and not self.is_paused:
             scheduler = self._scheduler
-            self._turn = scheduler.after(LONGEST_TURN_S * scheduler.random.random(), self._run_turn)
+            self._has_turn = True
+            scheduler.after(LONGEST_TURN_S * scheduler.random.random(), self._run_turn)
 
     def _run_turn(self) -> None:
         """Run what is ready by now; what becomes ready meanwhile has to wait for the next turn."""
-        self._turn = None
+        self._has_turn = False
         if self.is_dead or self.is_paused:
             return
         ready = self._ready
@@ -126,7 +128,7 @@ class SimLoop(AbstractEventLoop):
         handle = Handle(callback, args, self, context)
         if not self.is_dead:
             self._ready.append(handle)
-            if self._turn is None:
+            if not self._has_turn:
                 self._want_turn()
         return handle
 

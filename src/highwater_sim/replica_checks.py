@@ -83,6 +83,8 @@ class ReplicaChecks:
         self._compared = compared_topics
         self._seen: dict[int, dict[TopicPartition, _Seen]] = {machine.broker_id: {} for machine in cluster.machines}
         self._looked_at: dict[int, object] = {}
+        self._obeyed: dict[int, int] = {}
+        """The epoch of the controller that each broker has last heard of."""
         self.ledgers: dict[TopicPartition, Ledger] = {}
         self._leaders: dict[tuple[TopicPartition, bytes, int], int] = {}
         self._states: dict[TopicPartition, PartitionStateRecord] = {}
@@ -157,6 +159,9 @@ class ReplicaChecks:
         if self._looked_at.get(machine.broker_id) is not node:
             self._looked_at[machine.broker_id] = node
             self._seen[machine.broker_id] = {}
+            self._obeyed[machine.broker_id] = 0
+        if node.broker is not None:
+            self._check_obedience(machine.broker_id, node.broker.cluster.controller_epoch)
         all_seen = self._seen[machine.broker_id]
         for partition in node.partitions:
             seen = all_seen.get(partition.name)
@@ -169,6 +174,11 @@ class ReplicaChecks:
                 or seen.leads != partition.leads
             ):
                 self._check(machine, seen, partition)
+
+    def _check_obedience(self, broker: int, epoch: int) -> None:
+        if epoch < self._obeyed[broker]:
+            self._fail("controller-epoch-goes-back", f"on broker {broker}: {self._obeyed[broker]} -> {epoch}")
+        self._obeyed[broker] = epoch
 
     def _check(self, machine: Machine, seen: _Seen, partition: Partition) -> None:
         self.checks += 1
@@ -205,7 +215,11 @@ class ReplicaChecks:
                 "one-leader-per-epoch", f"{name}, epoch {partition.leader_epoch}: {self._leaders[term]}, {broker}"
             )
         if partition.leadership is not None:
-            for member in partition.leadership.maximal_isr:
+            members = set(partition.leadership.maximal_isr)
+            state = self._states.get(name)
+            if state is not None and (state.leader, state.leader_epoch) == (broker, partition.leader_epoch):
+                members |= set(state.isr)
+            for member in sorted(members):
                 self._check_has(name, member, partition.high_watermark, leader=broker)
         ledger = self._ledger(name)
         # One that was paused may still begin what is long over: it can commit nothing, and is not looked at.

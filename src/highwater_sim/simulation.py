@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import sys
+import warnings
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import process_time
@@ -79,7 +81,7 @@ class Simulation:
         """Run to the end, or to the first violation."""
         began = process_time()
         violations: tuple[Violation, ...] = ()
-        with _errors_as_bugs(self.cluster), _without_collector():
+        with _errors_as_bugs(self.cluster), _without_collector(self.cluster):
             try:
                 self._start()
                 self._be_faulty()
@@ -87,8 +89,6 @@ class Simulation:
                 violations = tuple(history_checks.check(self.history))
             except Violated as violated:
                 violations = (violated.violation,)
-            finally:
-                self.cluster.dispose()
         for violation in violations:
             self.trace.note(self.cluster.scheduler.now, f"VIOLATED {violation}")
         return Report(
@@ -210,11 +210,19 @@ def _errors_as_bugs(cluster: Cluster) -> Iterator[None]:
 
 
 @contextmanager
-def _without_collector() -> Iterator[None]:
-    """Keep the collector away: when it runs is not the seed's to decide."""
+def _without_collector(cluster: Cluster) -> Iterator[None]:
+    """Keep the collector away, for when it runs is not the seed's to decide; let go of everything in the end.
+
+    What was under way in processes that were killed is then collected, and may complain: nobody shall hear it.
+    """
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
-        gc.collect()
+        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            cluster.dispose()
+            gc.enable()
+            gc.collect()
+        sys.unraisablehook = hook

@@ -118,6 +118,8 @@ class Node:
         self._isr_keeper: IsrKeeper | None = None
         self._fetchers: ReplicaFetchers | None = None
         self._endpoints: tuple[Endpoint, ...] = ()
+        self.broker: Broker | None = None
+        """What handlers work with, once it is built."""
         self.broker_id = BrokerId(config[node.BROKER_ID])
 
     @property
@@ -132,7 +134,7 @@ class Node:
         self._store = await self._open_store(self._owning_cluster())
         await recover_logs(self._log_dirs, config=self._config, now_ms=self._world.now_ms)
         try:
-            broker = await self._build(self._store)
+            self.broker = broker = await self._build(self._store)
             for log_dir in self._log_dirs:
                 log_dir.serving()
         except KafkaError as error:

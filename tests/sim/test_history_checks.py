@@ -1,0 +1,102 @@
+"""Each checker sees what it is for, in the smallest history that shows it."""
+
+from highwater_sim.history import (
+    Assignment,
+    Commit,
+    Drain,
+    History,
+    Place,
+    Poll,
+    Position,
+    Seek,
+    Send,
+    Step,
+    Transaction,
+)
+from highwater_sim.history_checks import check
+
+P = Place("t", 0)
+
+
+def sent(number: int, offset: int = -1, *, client: str = "p", transaction: str | None = None) -> Send:
+    send = Send(client, float(number), P, f"p.{number}", acks=-1, transaction=transaction, offset=offset)
+    send.outcome = "ok" if offset >= 0 else "unknown"
+    return send
+
+
+def read(*records: tuple[int, str], start: int = 0, only_committed: bool = False, at: float = 50.0) -> Poll:
+    return Poll("c", at, P, start, list(records), high_watermark=99, only_committed=only_committed)
+
+
+def drained(*records: tuple[int, str], committed: list[tuple[int, str]] | None = None, stable: int = 99) -> Drain:
+    return Drain(100.0, P, list(records), list(records) if committed is None else committed, 99, stable)
+
+
+def found(*steps: Step) -> set[str]:
+    return {violation.invariant for violation in check(History(list(steps)))}
+
+
+def test_a_good_history_has_no_violations() -> None:
+    assert found(sent(1, 0), sent(2), read((0, "p.1"), (1, "p.2")), drained((0, "p.1"), (1, "p.2"))) == set()
+
+
+def test_an_acknowledged_write_that_is_gone() -> None:
+    assert found(sent(1, 0), drained()) == {"lost-write"}
+
+
+def test_a_write_that_may_have_failed_may_be_gone() -> None:
+    assert found(sent(1), drained()) == set()
+
+
+def test_a_value_that_was_read_and_is_gone() -> None:
+    assert found(sent(1), read((0, "p.1")), drained()) == {"lost-read"}
+
+
+def test_two_values_at_one_offset() -> None:
+    assert "inconsistent-offsets" in found(sent(1), sent(2), read((0, "p.1")), drained((0, "p.2")))
+
+
+def test_one_value_at_two_offsets() -> None:
+    assert found(sent(1, 0), drained((0, "p.1"), (1, "p.1"))) == {"duplicate"}
+
+
+def test_a_reader_that_skips_or_goes_back() -> None:
+    three = [sent(number, number) for number in range(3)]
+    everything = drained(*((number, f"p.{number}") for number in range(3)))
+    assert found(*three, read((0, "p.0"), (2, "p.2")), everything) == {"int-poll-skip"}
+    back = read((1, "p.1"), start=1, at=51.0)
+    assert found(*three, read((0, "p.0"), (1, "p.1"), (2, "p.2")), back, everything) == {"int-nonmonotonic-poll"}
+    assert found(Seek("c", 1.0, P, 5, "out of range")) == {"out-of-range"}
+
+
+def test_a_producer_whose_writes_change_places() -> None:
+    assert "int-nonmonotonic-send" in found(sent(1, 1), sent(2, 0))
+
+
+def test_aborted_and_early_reads() -> None:
+    aborted = Transaction("p", 0.0, "T", wanted="abort", asked_at=2.0, outcome="ok")
+    one = sent(1, 0, transaction="T")
+    assert found(aborted, one, read((0, "p.1"), only_committed=True)) == {"G1a"}
+    assert found(aborted, one, drained((0, "p.1"), committed=[])) == set()
+    committed = Transaction("p", 0.0, "T", wanted="commit", asked_at=60.0, outcome="ok")
+    assert found(committed, one, read((0, "p.1"), only_committed=True)) == {"precommitted-read"}
+
+
+def test_half_a_transaction() -> None:
+    committed = Transaction("p", 0.0, "T", wanted="commit", asked_at=3.0, outcome="ok")
+    both = sent(1, 0, transaction="T"), sent(2, 1, transaction="T")
+    half = drained((0, "p.1"), (1, "p.2"), committed=[(0, "p.1")])
+    assert found(committed, *both, half) == {"torn-transaction"}
+
+
+def test_a_transaction_that_hangs() -> None:
+    assert found(drained(stable=3)) == {"hanging-transaction"}
+
+
+def test_positions_that_go_back_and_owners_that_are_two() -> None:
+    commit = Commit("c", 1.0, "g", P, 7, outcome="ok", done_at=2.0)
+    assert found(commit, Position("c", 3.0, "g", P, 7, 4.0)) == set()
+    assert found(commit, Position("c", 3.0, "g", P, -1, 4.0)) == {"committed-offset-goes-back"}
+    assert found(commit, Position("c", 3.0, "g", P, 9, 4.0)) == {"unknown-commit"}
+    owners = [Assignment(member, 1.0, "g", 4, member, [P]) for member in ("a", "b")]
+    assert found(*owners) == {"one-owner"}

@@ -1,0 +1,71 @@
+"""A few seeds for every run of the tests; `make sim` runs two hundred."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from highwater_sim import history_checks
+from highwater_sim.__main__ import main
+from highwater_sim.faults import KINDS
+from highwater_sim.history import Fault, History, Place, Poll, Send
+from highwater_sim.profile import ANYWHERE, LAZY, SYNCED, Profile
+from highwater_sim.simulation import Simulation
+
+SECONDS = 10.0
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_no_invariant_is_violated(seed: int) -> None:
+    profile = Profile.drawn(seed, seconds=SECONDS)
+    report = Simulation(seed, profile).run()
+    assert report.violations == (), f"python -m highwater_sim --seed {seed} --minutes {SECONDS / 60:.6g}"
+    assert report.requests > 100
+
+
+def test_every_broker_loses_power_at_once_and_nothing_that_was_synced_is_lost() -> None:
+    for seed in (1, 2, 3):
+        report = Simulation(seed, Profile.drawn(seed, faults=("power", "kill"), seconds=SECONDS)).run()
+        assert report.violations == ()
+        assert any("power cut" in step.what for step in report.history.steps if isinstance(step, Fault))
+
+
+def test_every_kind_of_fault_is_drawn_by_some_profile() -> None:
+    assert set(KINDS) == set(SYNCED) | set(LAZY)
+    assert set(ANYWHERE) == set(SYNCED) & set(LAZY)
+
+
+def test_a_failing_seed_says_how_to_see_it_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    trace, history = tmp_path / "trace.html", tmp_path / "history.jsonl"
+    arguments = ["--seed", "1", "--faults", "kill", "--minutes", "0.1", "--bug", "same-epoch"]
+    assert main([*arguments, "--trace", str(trace), "--history", str(history)]) == 1
+    told = capsys.readouterr().out
+    assert "seed 1 violates one-leader-per-epoch" in told
+    assert "again: python -m highwater_sim --seed 1" in told
+    assert "kill -9" in told
+    assert "VIOLATED" in trace.read_text(encoding="utf-8")
+    assert {"Send", "Poll", "Fault"} <= {json.loads(line)["kind"] for line in history.read_text().splitlines()}
+
+
+def test_a_fault_that_there_is_not_is_said_so() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "highwater_sim", "--faults", "earthquake"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "there is no fault 'earthquake'" in done.stderr
+
+
+def test_a_history_can_be_written_and_read(tmp_path: Path) -> None:
+    place = Place("t", 0)
+    history = History(
+        [
+            Send("p", 1.0, place, "p.1", acks=-1, outcome="ok", offset=0),
+            Poll("c", 2.0, place, 0, [(0, "p.1"), (1, "p.9")], high_watermark=2),
+        ]
+    )
+    history.write(tmp_path / "history")
+    again = History.read(tmp_path / "history")
+    assert again == history
+    assert [violation.invariant for violation in history_checks.check(again)] == ["unknown-value"]
