@@ -10,12 +10,10 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
-from highwater.broker import controller_driver, partition, replica_fetch, roles
-from highwater.broker.controller_store import ControllerStore
+from highwater.broker import controller_driver, partition, replica_fetch
 from highwater.broker.partition import Partition
 from highwater.controller import controller, leadership_rules
 from highwater.controller.partition import Leadership
-from highwater.model.errors import ErrorCode
 from highwater.replication.leader import IsrProposal, LeaderState
 from highwater.storage import recovery
 from highwater.storage.flush import Flush
@@ -25,10 +23,8 @@ from highwater.storage.producer_state import ProducerStates
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from highwater.broker.partition_role import PartitionRole
-    from highwater.config.topic_settings import TopicSettings
     from highwater.controller.partition import ControlledPartition
-    from highwater.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+    from highwater.model.ids import BrokerId, LeaderEpoch, Offset
     from highwater.storage.file_region import FileRegion
 
 Patch = tuple[Any, str, Any]
@@ -135,15 +131,6 @@ def _serve_uncommitted() -> list[Patch]:
 # The controller -----------------------------------------------------------------------------------------------------
 
 
-def _unfenced_controller() -> list[Patch]:
-    """An old controller's word counts, and what it writes too."""
-
-    async def multi(self: ControllerStore, operations: Any) -> None:
-        await self._store.multi(list(operations))
-
-    return [(roles.Roles, "_check", lambda *_: None), (ControllerStore, "_multi", multi)]
-
-
 def _same_epoch() -> list[Patch]:
     """A new leader gets no new epoch."""
     return [(Leadership, "moved", lambda self, leader, isr: Leadership(leader, self.epoch, isr))]
@@ -165,17 +152,6 @@ def _trust_the_bounced() -> list[Patch]:
         (controller_driver, "returned", lambda *_: set()),
         (controller, "returned", lambda *_: set()),
     ]
-
-
-def _take_old_roles() -> list[Patch]:
-    """A broker takes an older word about a partition than the one it follows."""
-
-    def take(self: roles.Roles, name: TopicPartition, role: PartitionRole, settings: TopicSettings) -> ErrorCode:
-        self._followed.pop(name, None)
-        return original(self, name, role, settings)
-
-    original: Callable[..., ErrorCode] = roles.Roles._take  # noqa: SLF001 - as above
-    return [(roles.Roles, "_take", take), (roles.Roles, "_check", lambda *_: None)]
 
 
 # Storage ------------------------------------------------------------------------------------------------------------
@@ -226,11 +202,9 @@ BUGS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "ack-before-commit": _ack_before_commit,
     "expand-below-epoch-start": _expand_below_epoch_start,
     "serve-uncommitted": _serve_uncommitted,
-    "unfenced-controller": _unfenced_controller,
     "same-epoch": _same_epoch,
     "unclean-election": _unclean_election,
     "trust-the-bounced": _trust_the_bounced,
-    "take-old-roles": _take_old_roles,
     "no-fsync": _no_fsync,
     "no-producer-rebuild": _no_producer_rebuild,
     "no-duplicate-check": _no_duplicate_check,

@@ -26,10 +26,12 @@ def test_no_invariant_is_violated(seed: int) -> None:
 
 
 def test_every_broker_loses_power_at_once_and_nothing_that_was_synced_is_lost() -> None:
+    cuts = 0
     for seed in (1, 2, 3):
         report = Simulation(seed, Profile.drawn(seed, faults=("power", "kill"), seconds=SECONDS)).run()
         assert report.violations == ()
-        assert any("power cut" in step.what for step in report.history.steps if isinstance(step, Fault))
+        cuts += sum("power cut" in step.what for step in report.history.steps if isinstance(step, Fault))
+    assert cuts > 2
 
 
 def test_every_kind_of_fault_is_drawn_by_some_profile() -> None:
