@@ -60,7 +60,6 @@ class TopicStore:
         """Write a planned topic. NodeExists if there is one of this name."""
         await self._create_with_states(
             [
-                *self._fence(),
                 Create(paths.topic(topic.name), _record(topic, topic.partitions).encode()),
                 Create(paths.partitions(topic.name)),
                 Create(paths.topic_config(topic.name), records.encode_configs(topic.configs)),
@@ -74,7 +73,7 @@ class TopicStore:
         """Write further partitions of a topic, and return their states."""
         states = [self._first_state(replicas) for replicas in added]
         await self._create_with_states(
-            [*self._fence(), Write(paths.topic(topic.name), _record(topic, [*topic.partitions, *states]).encode())],
+            [Write(paths.topic(topic.name), _record(topic, [*topic.partitions, *states]).encode())],
             _state_creations(topic.name, enumerate(states, start=len(topic.partitions)), controller_epoch),
         )
         return states
@@ -132,11 +131,12 @@ class TopicStore:
     async def _create_with_states(self, decision: Sequence[Operation], states: Sequence[Operation]) -> None:
         """Write what decides that partitions are, and as many states as go with it; `load` completes the rest.
 
-        Of each partition both nodes are written at once: a piece is an even number of operations.
+        Of each partition both nodes are written at once: a piece is an even number of operations. Each piece is fenced
+        by itself: a controller that was replaced in between must not write over what its successor completes.
         """
-        await self._store.multi([*decision, *states[:_OPERATIONS_AT_ONCE]])
+        await self._store.multi([*self._fence(), *decision, *states[:_OPERATIONS_AT_ONCE]])
         for start in range(_OPERATIONS_AT_ONCE, len(states), _OPERATIONS_AT_ONCE):
-            await self._store.multi(states[start : start + _OPERATIONS_AT_ONCE])
+            await self._store.multi([*self._fence(), *states[start : start + _OPERATIONS_AT_ONCE]])
 
     def _first_state(self, replicas: tuple[BrokerId, ...]) -> PartitionState:
         replicas = self._shared(replicas)

@@ -12,6 +12,7 @@ import typer
 from rich.live import Live
 
 from highwater.cli.cluster import Cluster
+from highwater.cli.demo_cluster import show_cluster
 from highwater.cli.demo_load import PARTITIONS, TOPIC, Load
 from highwater.cli.demo_pipeline import show_pipeline
 from highwater.cli.demo_screen import Screen
@@ -38,15 +39,18 @@ def demo(
     pipeline: Annotated[
         bool, typer.Option("--pipeline/--no-pipeline", help="Then also a data pipeline on Spark, for twice as long.")
     ] = True,
+    cluster: Annotated[
+        bool, typer.Option("--cluster/--no-cluster", help="Then also three brokers, one of which is killed.")
+    ] = True,
 ) -> None:
-    """Start a broker, write and read for a while, run a pipeline, and check that nothing was lost on the way."""
+    """Start a broker, write and read, run a pipeline, kill a broker of three, and check that nothing was lost."""
     try:
-        _demo(seconds, with_pipeline=pipeline)
+        _demo(seconds, with_pipeline=pipeline, with_cluster=cluster)
     except BrokerFailed as failure:
         raise CommandFailed(f"the demo's broker failed: {' '.join(str(failure).split())}") from None
 
 
-def _demo(seconds: float, *, with_pipeline: bool) -> None:
+def _demo(seconds: float, *, with_pipeline: bool, with_cluster: bool) -> None:
     out = console()
     started = time.perf_counter()
     with BrokerProcess() as broker:
@@ -65,6 +69,8 @@ def _demo(seconds: float, *, with_pipeline: bool) -> None:
         if with_pipeline:
             show_pipeline(out, broker.bootstrap_servers, 2 * seconds)
         out.print(f"[green]✓[/] the broker now uses {_memory(broker.pid)}")
+    if with_cluster:
+        show_cluster(out, seconds / 2)
     out.print("\nNow yours: [bold]highwater serve[/] runs a broker on port 9092; any Kafka client will do.")
 
 
