@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from benchmarks.brokers import Broker, BrokerFailed
 from benchmarks.generator import Load
-from benchmarks.measuring import Arena, Metric, Target, record
+from benchmarks.measuring import Arena, Metric, Target
 from benchmarks.process_stats import memory
 from benchmarks.raw_clients import CPU_PER_REQUEST, RATE, run
 from benchmarks.topics import scratch_topic
@@ -230,22 +230,28 @@ def _check(error_code: int) -> None:
 
 
 def memory_of_idle_members(arena: Arena) -> list[Metric]:
-    """What one more idle member costs, connection included, over a thousand of them in ten groups."""
+    """What one more idle member costs, connection included, over a thousand of them in ten groups.
+
+    Every turn has a fresh broker: what members leave behind must not be there for the next to move into.
+    """
     metric = Metric("PSS per member", "kB", Target(at_most=1 / 2))
-    groups = max(1, arena.effort.scaled(IDLE_MEMBERS) // MEMBERS_PER_GROUP)
-    for running in arena.brokers:
-        with (
-            type(running)(arena.directory / f"members-{running.name.replace(' ', '-')}") as broker,
-            ExitStack() as stack,
-        ):
-            stack.enter_context(a_group(broker, "first", 1))
-            time.sleep(SETTLE_SECONDS)
-            before = memory(broker.pid)
-            for number in range(groups):
-                stack.enter_context(a_group(broker, f"idle-{number}", MEMBERS_PER_GROUP))
-            time.sleep(SETTLE_SECONDS)
-            grown = memory(broker.pid).pss_bytes - before.pss_bytes
-        each = grown / (groups * MEMBERS_PER_GROUP) / 1e3
-        arena.say(f"    {broker.name:<13} {each:.1f} kB for each of {groups * MEMBERS_PER_GROUP} members")
-        record([metric], {metric.name: each}, are_ours=running is arena.ours)
-    return [metric]
+    members = max(1, arena.effort.scaled(IDLE_MEMBERS) // MEMBERS_PER_GROUP) * MEMBERS_PER_GROUP
+
+    def measure(running: Broker) -> Mapping[str, float]:
+        directory = arena.directory / f"members-{running.name.replace(' ', '-')}"
+        with type(running)(directory) as broker:
+            return {metric.name: _growth(broker, members) / members / 1e3}
+
+    return arena.alternate([metric], measure)
+
+
+def _growth(broker: Broker, members: int) -> int:
+    """Return by how much a broker grows when so many members are there and do nothing."""
+    with ExitStack() as stack:
+        stack.enter_context(a_group(broker, "first", 1))
+        time.sleep(SETTLE_SECONDS)
+        before = memory(broker.pid)
+        for number in range(members // MEMBERS_PER_GROUP):
+            stack.enter_context(a_group(broker, f"idle-{number}", MEMBERS_PER_GROUP))
+        time.sleep(SETTLE_SECONDS)
+        return memory(broker.pid).pss_bytes - before.pss_bytes

@@ -111,7 +111,7 @@ class LoadedShard:
     ) -> PendingAnswer[JoinGroupResponse]:
         """Take a JoinGroup, which may wait for the other members."""
         ticket = PendingAnswer(_join_refusal)
-        fresh_id = f"{request.group_instance_id or client_id}-{self._new_id()}"
+        fresh_id = "" if request.member_id else f"{request.group_instance_id or client_id}-{self._new_id()}"
         joiner = Joiner(request, version, client_id, client_host, fresh_id, ticket)
         with self._deciding(request.group_id) as (changes, outcome):
             membership.join(self.core, joiner, changes, outcome)
