@@ -20,9 +20,9 @@ FOUND: dict[str, tuple[tuple[str, ...], int]] = {
     "trust-the-bounced": (("power-one", "wipe"), 4),
     "shrink-by-itself": (("partition", "store-cut"), 4),
     "no-fsync": (("power",), 2),
-    "no-producer-rebuild": (("kill", "reset"), 8),
+    "no-producer-rebuild": (("kill-all", "reset", "slow-network"), 2),
     "no-duplicate-check": (("reset", "kill"), 4),
-    "believe-everything": (("power",), 10),
+    "believe-everything": (("power",), 2),
 }
 """The faults that bring each bug to light, and within how many seeds they do."""
 
