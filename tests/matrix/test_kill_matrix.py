@@ -5,7 +5,9 @@ die on the way. `make test` runs a part of it on one broker; `make matrix` all o
 """
 
 import contextlib
+import json
 import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -17,7 +19,7 @@ from pathlib import Path
 import pyspark
 import pytest
 from confluent_kafka import Producer
-from tests.matrix.driver import PER_BATCH, Spec
+from tests.matrix.driver import JARS, PER_BATCH, Spec
 from tests.matrix.targets import TARGETS, Target, await_stable, committed_values
 
 from highwater.testing.ports import free_port
@@ -219,6 +221,68 @@ def test_an_executor_killed_on_a_master_with_workers(target: Target, tmp_path: P
     assert ended == 0, job.log()
     job.await_fault(1, "SENT", fault)
     job.finish()
+
+
+PIPELINE = """
+name: <name>
+kafka: {bootstrap: "<bootstrap>"}
+sources:
+  numbers: {topic: <source>, parse: {json: {n: int not null}}, max_per_trigger: 100}
+transforms:
+  doubled: {sql: "SELECT 2 * n AS value FROM numbers"}
+sinks:
+  out: {from: doubled, topic: <out>, value: value}
+dead_letters: <out>.dead
+checkpoint: <folder>/checkpoint
+"""
+
+
+@pytest.mark.matrix
+def test_a_pipeline_killed_again_and_again(target: Target, tmp_path: Path) -> None:
+    """The shipped command, process and JVM killed while it works; results and dead letters are there once."""
+    name = uuid.uuid4().hex[:8]
+    names = {"name": name, "source": f"in-{name}", "out": f"out-{name}", "folder": str(tmp_path)}
+    for topic in (names["source"], names["out"], f"{names['out']}.dead"):
+        target.create(topic, 2)
+    text = PIPELINE.replace("<bootstrap>", target.bootstrap)
+    for word, meant in names.items():
+        text = text.replace(f"<{word}>", meant)
+    (tmp_path / "pipeline.yaml").write_text(text)
+    producer = Producer({"bootstrap.servers": target.bootstrap, "log_level": 0})
+    for number in range(2000):
+        producer.produce(
+            names["source"], json.dumps({"n": number}) if number % 10 else str(number), partition=number % 2
+        )
+    assert producer.flush(120) == 0
+    command = [sys.executable, "-m", "highwater_spark", "run", str(tmp_path / "pipeline.yaml"), "--once"]
+    command += ["--master", "local[2]", "--jars", str(JARS), "--conf", "spark.driver.memory=600m"]
+
+    def run(kill_at: int | None) -> int:
+        """Run the pipeline, and kill all of it once so many results are there."""
+        with (tmp_path / "run.log").open("ab") as log:
+            running = subprocess.Popen(command, stdout=log, stderr=log, cwd=tmp_path, start_new_session=True)
+        try:
+            if kill_at is not None:
+                wait_until(
+                    lambda: len(committed_values(target.bootstrap, [names["out"]])) >= kill_at,
+                    f"{kill_at} results",
+                    timeout_seconds=RUN_SECONDS,
+                )
+                os.killpg(running.pid, signal.SIGKILL)
+            return running.wait(RUN_SECONDS)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
+
+    for kill_at in (1, 500, 1000):
+        run(kill_at)
+    assert run(None) == 0, (tmp_path / "run.log").read_text()[-3000:]
+    await_stable(target.bootstrap, [names["out"]])
+    found = Counter(committed_values(target.bootstrap, [names["out"]]))
+    assert found == Counter(2 * number for number in range(2000) if number % 10)
+    dead = Counter(committed_values(target.bootstrap, [f"{names['out']}.dead"]))
+    assert dead == Counter(range(0, 2000, 10))
 
 
 @contextlib.contextmanager
