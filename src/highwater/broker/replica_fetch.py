@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class ReplicaFetch(DelayedFetch):
     """A fetch by `replica`. The first pass over its partitions tells each leader's rules; waiting for more does not."""
 
-    __slots__ = ("_has_told", "_pushes_watermark", "_replica", "_throttles")
+    __slots__ = ("_has_told", "_held_back", "_pushes_watermark", "_replica", "_throttles")
 
     def __init__(
         self,
@@ -43,10 +43,14 @@ class ReplicaFetch(DelayedFetch):
         self._throttles = throttles
         self._pushes_watermark = pushes_watermark
         self._has_told = False
+        self._held_back: list[FetchEntry] = []
 
     def _read(self) -> Reading:
         """Tell the partitions how far the follower is, if they do not know, and read."""
+        self._held_back = []
         reading = super()._read()
+        # The next poll looks at them again, although nothing has arrived there since: they were only throttled.
+        reading.unread += self._held_back
         self._has_told = True
         # Consumers wait at the follower for what is committed: it is not to hear of that half a second late.
         reading.is_urgent = reading.is_urgent or (self._pushes_watermark and bool(reading.told))
@@ -81,7 +85,9 @@ class ReplicaFetch(DelayedFetch):
                 self._replica, entry.fetch_offset, epoch=entry.known_epoch, last_epoch=entry.last_fetched_epoch
             )
         has_room = budget_bytes > 0 or at_least_one_batch
-        if diverging is None and has_room and not self._throttles.holds_back_sending(partition, self._replica):
+        if diverging is None and has_room and self._throttles.holds_back_sending(partition, self._replica):
+            self._held_back.append(entry)
+        elif diverging is None and has_room:
             records = partition.read_for_replica(
                 entry.fetch_offset,
                 max_bytes=min(entry.max_bytes, budget_bytes),
