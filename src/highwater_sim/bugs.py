@@ -178,11 +178,6 @@ def _no_producer_rebuild() -> list[Patch]:
     return [(recovery, "load", forgetful)]
 
 
-def _no_duplicate_check() -> list[Patch]:
-    """A batch that is sent again is appended again."""
-    return [(ProducerStates, "admit", lambda *_: None)]
-
-
 def _believe_everything() -> list[Patch]:
     """A restart believes what is on the disk, though the broker was not stopped cleanly."""
     load = LogDir._load  # noqa: SLF001 - it is a patch
@@ -207,7 +202,6 @@ BUGS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "trust-the-bounced": _trust_the_bounced,
     "no-fsync": _no_fsync,
     "no-producer-rebuild": _no_producer_rebuild,
-    "no-duplicate-check": _no_duplicate_check,
     "believe-everything": _believe_everything,
 }
 """Every bug by its name."""

@@ -10,8 +10,8 @@ SECONDS = 15.0
 
 FOUND: dict[str, tuple[tuple[str, ...], int]] = {
     "truncate-by-watermark": (("kill",), 4),
-    "ignore-epoch-in-fetch": (("kill-all", "kill"), 6),
-    "count-after-commit": (("kill",), 4),
+    "ignore-epoch-in-fetch": (("partition", "kill"), 4),
+    "count-after-commit": (("kill", "pause"), 5),
     "ack-before-commit": (("kill", "partition"), 4),
     "expand-below-epoch-start": (("kill",), 4),
     "serve-uncommitted": (("kill", "partition"), 6),
@@ -21,7 +21,6 @@ FOUND: dict[str, tuple[tuple[str, ...], int]] = {
     "shrink-by-itself": (("partition", "store-cut"), 4),
     "no-fsync": (("power",), 2),
     "no-producer-rebuild": (("kill-all", "reset", "slow-network"), 2),
-    "no-duplicate-check": (("reset", "kill"), 4),
     "believe-everything": (("power",), 2),
 }
 """The faults that bring each bug to light, and within how many seeds they do."""
