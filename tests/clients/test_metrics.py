@@ -86,4 +86,4 @@ def test_a_broker_says_whether_its_hot_path_is_compiled(start_broker: BrokerFact
     """Where there is a C compiler, `make setup` has built it: then every other test here runs on it."""
     start_broker(metrics_listener=free_address)
     assert scrape(free_address)["highwater_compiled"] == loading.is_up_to_date()
-    assert loading.is_up_to_date() or building.what_is_missing()
+    assert loading.is_up_to_date() or building.what_is_missing(), "the sources have changed: run `make compiled`"
