@@ -39,8 +39,8 @@ demo: $(VENV)/.ready ## a broker, a producer, a group of readers and a Spark pip
 	@$(BIN)/python tools/fetch_jars.py spark || true
 	@HIGHWATER_SPARK_JARS=$$(ls -d .tools/spark 2>/dev/null) $(BIN)/highwater demo
 
-test: setup ## every test, in two processes: brokers in one, Spark in the other, the rest where there is room
-	$(BIN)/pytest -n 2 --dist loadgroup
+test: setup ## every test
+	$(BIN)/pytest
 
 nemesis: setup ## a cluster is broken at random for ten minutes while clients write and read
 	$(BIN)/python tools/nemesis.py

@@ -12,15 +12,6 @@ from highwater.testing.java import JavaClients
 from highwater.testing.waiting import PATIENCE_SECONDS
 
 COROUTINE_TEST_SECONDS = 60
-ONE_BY_ONE = {"clients": "brokers", "cluster": "brokers", "matrix": "spark", "scenarios": "spark", "spark": "spark"}
-"""Folders whose tests share brokers, a JVM or a Spark session: a worker of pytest-xdist runs all of one group."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        folder = item.path.relative_to(Path(__file__).parent).parts[0]
-        if folder in ONE_BY_ONE:
-            item.add_marker(pytest.mark.xdist_group(ONE_BY_ONE[folder]))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -28,13 +28,17 @@ class View:
         return self._admins[servers]
 
     def metadata(self, broker: BrokerProcess | None = None, topic: str | None = None) -> ClusterMetadata:
-        """Ask until somebody answers: librdkafka asks any broker it knows, one that is paused or dead included."""
+        """Ask until somebody answers: librdkafka asks any broker it knows, one that is paused or dead included.
+
+        A new client knows nobody but the broker that it is told of.
+        """
         for attempt in range(ATTEMPTS):
             try:
                 return self.admin(broker).list_topics(topic, timeout=ASK_SECONDS)
             except KafkaException:
                 if attempt == ATTEMPTS - 1:
                     raise
+                self._admins.clear()
         raise AssertionError
 
     def controller(self, broker: BrokerProcess | None = None) -> int:
