@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -45,6 +46,11 @@ def test_a_group_goes_on_where_it_committed(bootstrap: str, topic: str) -> None:
         assert group in str(admin.list_groups())
 
 
+def poll_until(stop: Event, consumer: Any) -> None:
+    while not stop.is_set():
+        consumer.poll(timeout_ms=100)
+
+
 @pytest.mark.parametrize("assignor", ASSIGNORS, ids=lambda assignor: assignor.__name__)
 def test_two_members_share_four_partitions(bootstrap: str, new_topic: Callable[..., str], assignor: type) -> None:
     topic = new_topic(partitions=4)
@@ -58,10 +64,17 @@ def test_two_members_share_four_partitions(bootstrap: str, new_topic: Callable[.
         members = [stack.enter_context(closing(KafkaConsumer(topic, **settings))) for _ in range(2)]
         for consumer in members:  # a leader that knows no partitions yet gives out none, and looks again in minutes
             assert consumer.partitions_for_topic(topic) == {0, 1, 2, 3}
-
-        def shared() -> bool:
-            for consumer in members:
-                consumer.poll(timeout_ms=100)
-            return [len(consumer.assignment()) for consumer in members] == [2, 2]
-
-        wait_until(shared, "two partitions each", timeout_seconds=2 * PATIENCE_SECONDS)
+        stop = Event()
+        pollers = [Thread(target=poll_until, args=(stop, consumer)) for consumer in members]
+        for poller in pollers:  # each by itself: one that waits for the others to join must not keep them from polling
+            poller.start()
+        try:
+            wait_until(
+                lambda: [len(consumer.assignment()) for consumer in members] == [2, 2],
+                "two partitions each",
+                timeout_seconds=2 * PATIENCE_SECONDS,
+            )
+        finally:
+            stop.set()
+            for poller in pollers:
+                poller.join(PATIENCE_SECONDS)
