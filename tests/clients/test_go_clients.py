@@ -14,8 +14,7 @@ PROGRAMS = Path(__file__).parents[2] / ".tools" / "go-clients"
 @pytest.mark.parametrize("client", ["franz", "sarama"])
 def test_a_go_client_works_unchanged(bootstrap: str, client: str, scenario: str) -> None:
     program = PROGRAMS / client
-    if not program.exists():
-        pytest.skip("the Go clients are not built: `make setup` says why")
+    assert program.exists(), "the Go clients are not built: `make setup` says why"
     done = subprocess.run(
         [program, bootstrap, scenario], capture_output=True, text=True, timeout=2 * PATIENCE_SECONDS, check=False
     )

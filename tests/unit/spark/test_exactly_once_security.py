@@ -3,17 +3,16 @@
 import base64
 import hashlib
 import hmac
-import shutil
 import socket
 import ssl
 import struct
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import trustme
 
 from highwater.model.errors import ErrorCode
 from highwater.protocol import codec
@@ -158,33 +157,24 @@ def test_a_mechanism_that_the_broker_does_not_offer_is_told() -> None:
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate of 127.0.0.1 that signed itself, and its key."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl is not installed")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The certificate of an authority, and what a broker on 127.0.0.1 shows: its own certificate with its key."""
     folder = tmp_path_factory.mktemp("tls")
-    made = folder / "broker.pem", folder / "broker.key"
-    subprocess.run(
-        [
-            *(openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
-            *("-days", "2", "-subj", "/CN=broker", "-addext", "subjectAltName=IP:127.0.0.1"),
-            *("-out", str(made[0]), "-keyout", str(made[1])),
-        ],
-        check=True,
-        capture_output=True,
-        timeout=60,
-    )
+    made = folder / "authority.pem", folder / "broker.pem"
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(made[0])
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(made[1])
     return made
 
 
-def test_tls_goes_with_a_certificate_that_is_trusted_and_with_no_other(certificate: tuple[Path, Path]) -> None:
+def test_tls_goes_with_a_certificate_that_is_trusted_and_with_no_other(certificates: tuple[Path, Path]) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate)
+    authority, shown = certificates
+    context.load_cert_chain(shown)
     secured = settings("PLAIN", "SASL_SSL")
     with a_broker("PLAIN", plain, context) as address:
-        connect(address, security_of({**secured, "ssl.ca.location": str(certificate[0])}))
+        connect(address, security_of({**secured, "ssl.ca.location": str(authority)}))
     with a_broker("PLAIN", plain, context) as address, pytest.raises(ClusterError, match="certificate is not trusted"):
         connect(address, security_of(secured))
     with a_broker("PLAIN", plain) as address, pytest.raises(Disconnected):
-        connect(address, security_of({**secured, "ssl.ca.location": str(certificate[0])}))
+        connect(address, security_of({**secured, "ssl.ca.location": str(authority)}))
