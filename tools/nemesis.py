@@ -45,11 +45,11 @@ def run(seconds: float, dice: random.Random) -> list[str]:
                 workload.go_on()
                 fault, began = dice.choice(FAULTS), time.monotonic()
                 getattr(nemesis, fault)()
-                acknowledged = workload.history.acknowledged_count
+                acknowledged = workload.acknowledged
                 print(f"{fault:35}{time.monotonic() - began:6.1f} s{acknowledged:10} acknowledged", flush=True)
             wrong = [*workload.failures, *map(str, workload.finish())]
         wait_until(nemesis.logs_are_equal, "all replicas hold the same bytes")
-        print(f"{workload.history.acknowledged_count} writes acknowledged, {len(wrong)} things wrong")
+        print(f"{workload.acknowledged} writes acknowledged, {len(wrong)} things wrong")
     return wrong
 
 

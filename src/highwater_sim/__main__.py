@@ -9,16 +9,16 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from highwater_history.history import Fault, Poll, Send
 from highwater_sim.bugs import BUGS, planted
 from highwater_sim.faults import KINDS
-from highwater_sim.history import Fault, Poll, Send
 from highwater_sim.profile import Profile
 from highwater_sim.simulation import Report, Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from highwater_sim.history import Step
+    from highwater_history.history import Step
 
 SHOWN_STEPS: Final = 12
 _HASH_SEED: Final = "PYTHONHASHSEED"

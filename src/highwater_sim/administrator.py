@@ -16,14 +16,14 @@ from highwater.protocol.messages.alter_partition_reassignments import (
 from highwater.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from highwater.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from highwater.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from highwater_history.history import Fault
 from highwater_sim.client import Client
-from highwater_sim.history import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from highwater_history.history import History, Place
     from highwater_sim.cluster import Cluster
-    from highwater_sim.history import History, Place
 
 SCRATCH: Final = "scratch"
 TIMEOUT_MS: Final = 3000

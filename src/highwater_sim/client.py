@@ -11,13 +11,13 @@ from highwater.coordination.records import ListenerAddress
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from highwater.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from highwater_sim.history import Place
+from highwater_history.history import Place
 from highwater_sim.machine import PORT
 
 if TYPE_CHECKING:
     from highwater.protocol.schema import Message
+    from highwater_history.history import History
     from highwater_sim.cluster import Cluster
-    from highwater_sim.history import History
 
 ResponseT = TypeVar("ResponseT", bound="Message")
 

@@ -11,14 +11,14 @@ from highwater.protocol.messages.fetch import FetchPartition, FetchRequest, Fetc
 from highwater.protocol.records.batch import iter_batches
 from highwater.protocol.records.control import MarkerType, read_marker
 from highwater.protocol.records.record import read_records
+from highwater_history.history import Drain, Poll, Seek
 from highwater_sim.client import PAUSE_S, Client
-from highwater_sim.history import Drain, Poll, Seek
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from highwater_history.history import History, Place
     from highwater_sim.cluster import Cluster
-    from highwater_sim.history import History, Place
 
 FETCH_VERSION: Final = 12
 MAX_WAIT_MS: Final = 500

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 from highwater.coordination import paths
 from highwater.coordination.records import PartitionStateRecord, TopicRecord
+from highwater_history.history import Fault
 from highwater_sim.cluster import CLIENTS
 from highwater_sim.coordination import STORE_HOST
-from highwater_sim.history import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from highwater_history.history import History
     from highwater_sim.cluster import Cluster
-    from highwater_sim.history import History
     from highwater_sim.machine import Machine
     from highwater_sim.trace import Trace
 

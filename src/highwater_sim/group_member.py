@@ -21,15 +21,15 @@ from highwater.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from highwater.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from highwater_history.history import Assignment, Commit, Place, Position, Seek
 from highwater_sim.client import GROUP, PAUSE_S, check
 from highwater_sim.consumer import Consumer
-from highwater_sim.history import Assignment, Commit, Place, Position, Seek
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from highwater_history.history import History
     from highwater_sim.cluster import Cluster
-    from highwater_sim.history import History
 
 PROTOCOL: Final = "sim"
 SESSION_TIMEOUT_MS: Final = 6000

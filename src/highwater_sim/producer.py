@@ -16,14 +16,14 @@ from highwater.protocol.messages.produce import (
     TopicProduceData,
 )
 from highwater.protocol.records.record import build_batch, numbered
+from highwater_history.history import ALL, Send
 from highwater_sim.client import PAUSE_S, Client, check
-from highwater_sim.history import ALL, Send
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from highwater_history.history import History, Place
     from highwater_sim.cluster import Cluster
-    from highwater_sim.history import History, Place
 
 PRODUCE_VERSION: Final = 11
 ATTEMPTS: Final = 8

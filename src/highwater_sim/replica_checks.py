@@ -14,7 +14,8 @@ from highwater.coordination.records import PartitionStateRecord
 from highwater.model.errors import KafkaError
 from highwater.model.ids import TopicPartition
 from highwater.protocol.records.batch import BatchHeader, checksum, iter_batches
-from highwater_sim.violation import Violated, Violation
+from highwater_history.violation import Violation
+from highwater_sim.violation import Violated
 
 if TYPE_CHECKING:
     from highwater.broker.partition import Partition

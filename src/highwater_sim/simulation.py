@@ -14,19 +14,20 @@ from typing import TYPE_CHECKING, Final
 
 from highwater.model.errors import KafkaError
 from highwater.protocol.messages.create_topics import CreatableTopic
-from highwater_sim import history_checks
+from highwater_history.checks import check
+from highwater_history.history import ALL, History, Place
+from highwater_history.violation import Violation
 from highwater_sim.administrator import Administrator
 from highwater_sim.client import PAUSE_S
 from highwater_sim.cluster import Cluster
 from highwater_sim.consumer import Consumer
 from highwater_sim.faults import Faults, out_of_sync
 from highwater_sim.group_member import GroupMember
-from highwater_sim.history import ALL, History, Place
 from highwater_sim.producer import Producer
 from highwater_sim.replica_checks import ReplicaChecks
 from highwater_sim.trace import Trace
 from highwater_sim.transactional import TransactionalProducer
-from highwater_sim.violation import Violated, Violation
+from highwater_sim.violation import Violated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +87,7 @@ class Simulation:
                 self._start()
                 self._be_faulty()
                 self._calm_down()
-                violations = tuple(history_checks.check(self.history))
+                violations = tuple(check(self.history))
             except Violated as violated:
                 violations = (violated.violation,)
         for violation in violations:

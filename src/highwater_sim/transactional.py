@@ -13,15 +13,15 @@ from highwater.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from highwater.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from highwater_history.history import ALL, Transaction
 from highwater_sim.client import PAUSE_S, TRANSACTION, check
-from highwater_sim.history import ALL, Transaction
 from highwater_sim.producer import Producer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from highwater_history.history import History, Place
     from highwater_sim.cluster import Cluster
-    from highwater_sim.history import History, Place
 
 COMMITS: Final = 0.7
 END_ATTEMPTS: Final = 12

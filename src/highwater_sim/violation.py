@@ -1,20 +1,11 @@
-"""What the checkers find."""
+"""How a simulation ends early."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
-
-class Violation(NamedTuple):
-    """An invariant that does not hold, and how that was seen."""
-
-    invariant: str
-    what: str
-    at: float = -1.0
-
-    def __str__(self) -> str:
-        when = f" at {self.at:.3f} s" if self.at >= 0 else ""
-        return f"{self.invariant}{when}: {self.what}"
+if TYPE_CHECKING:
+    from highwater_history.violation import Violation
 
 
 class Violated(Exception):

@@ -49,7 +49,7 @@ def test_nothing_is_lost_whatever_breaks(cluster: ClusterProcesses, network: Net
             workload.go_on()
             getattr(nemesis, fault)()
         workload.go_on()
-        anomalies = workload.finish()
+        violations = workload.finish()
     assert workload.failures == []
-    assert anomalies == []
+    assert violations == []
     wait_until(nemesis.logs_are_equal, "all replicas hold the same bytes")

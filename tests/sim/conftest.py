@@ -8,10 +8,10 @@ import pytest
 from highwater.coordination import paths
 from highwater.coordination.records import PartitionStateRecord
 from highwater.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
+from highwater_history.history import ALL, Drain, History, Place, Send
 from highwater_sim.administrator import Administrator
 from highwater_sim.cluster import Cluster
 from highwater_sim.consumer import Consumer
-from highwater_sim.history import ALL, Drain, History, Place, Send
 from highwater_sim.machine import Machine
 from highwater_sim.producer import Producer
 from highwater_sim.replica_checks import ReplicaChecks

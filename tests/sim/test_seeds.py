@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from highwater_sim import history_checks
+from highwater_history.checks import check
+from highwater_history.history import Fault, History, Place, Poll, Send
 from highwater_sim.__main__ import main
 from highwater_sim.faults import KINDS
-from highwater_sim.history import Fault, History, Place, Poll, Send
 from highwater_sim.profile import ANYWHERE, LAZY, SYNCED, Profile
 from highwater_sim.simulation import Simulation
 
@@ -70,4 +70,4 @@ def test_a_history_can_be_written_and_read(tmp_path: Path) -> None:
     history.write(tmp_path / "history")
     again = History.read(tmp_path / "history")
     assert again == history
-    assert [violation.invariant for violation in history_checks.check(again)] == ["unknown-value"]
+    assert [violation.invariant for violation in check(again)] == ["unknown-value"]

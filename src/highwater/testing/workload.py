@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter, defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
-from highwater.testing.history import History
 from highwater.testing.waiting import PATIENCE_SECONDS, wait_until
+from highwater_history.checks import check
+from highwater_history.history import ALL, Drain, History, Place, Poll, Send
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from confluent_kafka import KafkaError, Message
 
-    from highwater.testing.history import Anomaly, Partition
+    from highwater_history.violation import Violation
 
 READER: Final = "reader"
 _WRITERS: Final = 2
@@ -37,8 +40,10 @@ class Workload:
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
         self._servers = bootstrap_servers
-        self._partitions: list[Partition] = [(topic, index) for index in range(partitions)]
+        self._places = [Place(topic, index) for index in range(partitions)]
         self.history = History()
+        self._acknowledged: Counter[str] = Counter()
+        self._seen: defaultdict[Place, set[int]] = defaultdict(set)
         self.failures: list[str] = []
         """What clients were told that they should not have been."""
         self._stop = threading.Event()
@@ -59,37 +64,49 @@ class Workload:
         for thread in (*self._threads, self._reading):
             thread.join()
 
+    @property
+    def acknowledged(self) -> int:
+        """How many writes were promised so far."""
+        return self._acknowledged.total()
+
     def go_on(self, count: int = 100) -> None:
         """Return when more writes are acknowledged: the cluster takes them."""
-        enough = self.history.acknowledged_count + count
-        wait_until(lambda: self.history.acknowledged_count >= enough, f"{count} more acknowledged writes")
+        enough = self.acknowledged + count
+        wait_until(lambda: self.acknowledged >= enough, f"{count} more acknowledged writes")
 
-    def finish(self) -> list[Anomaly]:
+    def finish(self) -> list[Violation]:
         """Stop writing, let the reader have everything, and return what is wrong with the history."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
-        logs = self.read_all()
-        wait_until(lambda: self.history.unseen(READER, logs) == 0 or bool(self.failures), "the reader has everything")
+        drains = self._drain()
+        wait_until(lambda: self._has_read(drains) or bool(self.failures), "the reader has everything")
         self._stop_reading.set()
         self._reading.join()
-        return self.history.anomalies(logs)
+        for drain in drains:
+            self.history.add(drain)
+        return check(self.history)
 
-    def read_all(self) -> dict[Partition, dict[int, bytes]]:
-        """Return what every partition holds, by offset."""
-        logs: dict[Partition, dict[int, bytes]] = {partition: {} for partition in self._partitions}
+    def _has_read(self, drains: list[Drain]) -> bool:
+        return all({offset for offset, _ in drain.records} <= self._seen[drain.place] for drain in drains)
+
+    def _drain(self) -> list[Drain]:
+        """Return what every partition holds; nothing here is transactional, so all of it is committed."""
+        drains: list[Drain] = []
         consumer = self._consumer()
         try:
-            for partition, log in logs.items():
-                end = _end(consumer, partition)
-                consumer.assign([TopicPartition(*partition, OFFSET_BEGINNING)])
+            for place in self._places:
+                end = _end(consumer, place)
+                consumer.assign([TopicPartition(*place, OFFSET_BEGINNING)])
                 deadline = time.monotonic() + PATIENCE_SECONDS
-                while max(log, default=-1) < end - 1:
-                    assert time.monotonic() < deadline, f"{partition} ends at {max(log, default=-1)} of {end}"
-                    log.update(_place(message) for message in consumer.consume(500, 0.1) if message.error() is None)
+                records: list[tuple[int, str]] = []
+                while (records[-1][0] if records else -1) < end - 1:
+                    assert time.monotonic() < deadline, f"{place} ends at {records[-1:]} of {end}"
+                    records += [_record(message) for message in consumer.consume(500, 0.1) if message.error() is None]
+                drains.append(Drain(time.monotonic(), place, records, records, end, stable_end=end))
         finally:
             consumer.close()
-        return logs
+        return drains
 
     def _consumer(self) -> Consumer:
         settings = {
@@ -109,25 +126,25 @@ class Workload:
     def _write(self, writer: str) -> None:
         producer = Producer({**_PRODUCER, "bootstrap.servers": self._servers})
 
-        def delivered(error: KafkaError | None, message: Message) -> None:
+        def delivered(send: Send, error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 self.failures.append(f"{writer}: {error}")
                 return
-            topic, index = message.topic(), message.partition()
-            assert topic is not None
-            assert index is not None
-            offset, value = _place(message)
-            self.history.acknowledged((topic, index), value, offset)
+            send.outcome, send.offset, send.done_at = "ok", _record(message)[0], time.monotonic()
+            self._acknowledged[writer] += 1
 
         number = 0
         while not self._stop.is_set():
-            partition, value = self._partitions[number % len(self._partitions)], f"{writer}:{number}".encode()
+            place, value = self._places[number % len(self._places)], f"{writer}:{number}"
+            send = Send(writer, time.monotonic(), place, value, acks=ALL, is_idempotent=True)
             try:
-                producer.produce(partition[0], value, partition=partition[1], on_delivery=delivered)
+                producer.produce(
+                    place.topic, value.encode(), partition=place.partition, on_delivery=partial(delivered, send)
+                )
             except BufferError:  # nothing is acknowledged for long: write no more until something is
                 producer.poll(_PAUSE_SECONDS)
                 continue
-            self.history.sent(writer, partition, value)
+            self.history.add(send)
             number += 1
             producer.poll(0)
             time.sleep(_PAUSE_SECONDS)
@@ -136,31 +153,35 @@ class Workload:
 
     def _read(self) -> None:
         consumer = self._consumer()
-        consumer.assign([TopicPartition(*partition, OFFSET_BEGINNING) for partition in self._partitions])
+        consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in self._places])
         while not self._stop_reading.is_set():
+            came: defaultdict[Place, list[tuple[int, str]]] = defaultdict(list)
             for message in consumer.consume(500, 0.1):
                 error, topic, index = message.error(), message.topic(), message.partition()
                 if error is None and topic is not None and index is not None:
-                    self.history.polled(READER, (topic, index), *_place(message))
+                    came[Place(topic, index)].append(_record(message))
                 elif error is not None and not error.retriable():
                     self.failures.append(f"{READER}: {error}")
+            for place, records in came.items():
+                self.history.add(Poll(READER, time.monotonic(), place, records[0][0], records, high_watermark=-1))
+                self._seen[place] |= {offset for offset, _ in records}
         consumer.close()
 
 
-def _end(consumer: Consumer, partition: Partition) -> int:
+def _end(consumer: Consumer, place: Place) -> int:
     """Return where a partition ends; asked again while its leader changes."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
-            return int(consumer.get_watermark_offsets(TopicPartition(*partition), timeout=PATIENCE_SECONDS)[1])
+            return int(consumer.get_watermark_offsets(TopicPartition(*place), timeout=PATIENCE_SECONDS)[1])
         except KafkaException as failure:
             if not failure.args[0].retriable() or time.monotonic() > deadline:
                 raise
             time.sleep(_PAUSE_SECONDS)
 
 
-def _place(message: Message) -> tuple[int, bytes]:
+def _record(message: Message) -> tuple[int, str]:
     offset, value = message.offset(), message.value()
     assert offset is not None
     assert value is not None
-    return offset, value
+    return offset, value.decode()

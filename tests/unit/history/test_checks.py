@@ -1,6 +1,7 @@
 """Each checker sees what it is for, in the smallest history that shows it."""
 
-from highwater_sim.history import (
+from highwater_history.checks import check
+from highwater_history.history import (
     Assignment,
     Commit,
     Drain,
@@ -13,7 +14,6 @@ from highwater_sim.history import (
     Step,
     Transaction,
 )
-from highwater_sim.history_checks import check
 
 P = Place("t", 0)
 
@@ -42,6 +42,10 @@ def test_a_good_history_has_no_violations() -> None:
 
 def test_an_acknowledged_write_that_is_gone() -> None:
     assert found(sent(1, 0), drained()) == {"lost-write"}
+
+
+def test_an_acknowledged_write_that_is_elsewhere() -> None:
+    assert found(sent(1, 0), drained((7, "p.1"))) == {"inconsistent-offsets"}
 
 
 def test_a_write_that_may_have_failed_may_be_gone() -> None:

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from highwater_sim.history import (
+from highwater_history.history import (
     ALL,
     Assignment,
     Commit,
@@ -23,7 +23,7 @@ from highwater_sim.history import (
     Send,
     Transaction,
 )
-from highwater_sim.violation import Violation
+from highwater_history.violation import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,8 +98,8 @@ def duplicates(facts: Facts) -> Iterator[Violation]:
 
 
 def lost_writes(facts: Facts) -> Iterator[Violation]:
-    """What was acknowledged by all is there, what was read is there, and what was refused for sure is not."""
-    there = {drain.place: {value for _, value in drain.records} for drain in facts.drains}
+    """What was acknowledged by all is there, where it was said to be; what was read is there too."""
+    there = {drain.place: {value: offset for offset, value in reversed(drain.records)} for drain in facts.drains}
     for send in facts.sends:
         values = there.get(send.place)
         if values is None:
@@ -107,6 +107,11 @@ def lost_writes(facts: Facts) -> Iterator[Violation]:
         if send.outcome == "ok" and _is_kept(send) and send.value not in values:
             yield Violation(
                 "lost-write", f"{send.value!r} was acknowledged at {send.place} offset {send.offset} and is gone"
+            )
+        elif send.outcome == "ok" and _is_kept(send) and 0 <= send.offset != values[send.value]:
+            yield Violation(
+                "inconsistent-offsets",
+                f"{send.value!r} was acknowledged at {send.place} offset {send.offset} and is at {values[send.value]}",
             )
         if send.outcome == "failed" and send.value in values:
             yield Violation("refused-write", f"{send.value!r} was refused by {send.place} and is there")
