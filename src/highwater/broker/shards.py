@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 events = EventLog("coordinator")
 
 RELOAD_DELAY_S: Final = 1.0
-"""After a write failed: a full disk must not have us read the same log over and over."""
+"""After a write or a load failed: a full or failing disk must not have us read the same log over and over."""
 
 
 class Shard(Protocol):
@@ -119,3 +119,4 @@ class Shards(Generic[ShardT]):
             del self._loading[partition.name.partition]
         if not task.cancelled() and (error := task.exception()) is not None:
             events.error("partition_not_loaded", partition=partition.name, cause=error)
+            self._loop.call_later(RELOAD_DELAY_S, self._lead_again, partition)
