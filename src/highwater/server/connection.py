@@ -295,16 +295,17 @@ class Connection:
 
     def _send(self) -> None:
         outbox = self._outbox
-        if outbox.cold_head is not None:
-            return  # a thread is reading it
+        if outbox.waits_for_disk():
+            return
         try:
             self._metrics.sent.value += outbox.send(self._transport)
         except OSError as error:
             self.close(f"send failed: {error.strerror or error}")
             return
-        if outbox.cold_head is not None:
-            self._loop.run_in_executor(self._broker.disk_threads, outbox.cold_head.warm).add_done_callback(self._warmed)
-        wants_to_write = bool(outbox) and outbox.cold_head is None
+        cold = outbox.cold_head
+        if cold is not None:
+            self._loop.run_in_executor(self._broker.disk_threads, cold.warm).add_done_callback(self._warmed)
+        wants_to_write = bool(outbox) and cold is None
         if wants_to_write is not self._writing:
             self._writing = wants_to_write
             self._transport.watch_writable(self._on_writable if wants_to_write else None)

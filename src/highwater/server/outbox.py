@@ -62,6 +62,14 @@ class Outbox:
             pass
         return sent_bytes
 
+    def waits_for_disk(self) -> bool:
+        """Return whether a thread is reading what comes next.
+
+        A question, not an attribute: a type checker would take the answer for true after `send` as well, and the
+        compiled modules with it.
+        """
+        return self.cold_head is not None
+
     def head_is_warm(self) -> None:
         """The file range that was cold has been read: it can be sent."""
         self.cold_head = None
