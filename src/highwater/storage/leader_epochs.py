@@ -1,6 +1,7 @@
 """Which leader wrote from which offset on: the leader epochs of one log, and their checkpoint file (KIP-101)."""
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -58,10 +59,17 @@ class LeaderEpochs:
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Learn that `epoch` writes from `start_offset` on. What contradicts it is forgotten: the log is the truth."""
-        if epoch == self.latest:
-            return
-        kept = [entry for entry in self._entries if entry.epoch < epoch and entry.start_offset < start_offset]
-        self._replace([*kept, EpochStart(epoch, start_offset)])
+        self.assign_all([(epoch, start_offset)])
+
+    def assign_all(self, starts: Iterable[tuple[int, int]]) -> None:
+        """Learn of several epochs, or of none of them if the file cannot be written."""
+        entries, latest = self._entries, self.latest
+        for epoch, start_offset in starts:
+            if epoch != latest:
+                kept = [entry for entry in entries if entry.epoch < epoch and entry.start_offset < start_offset]
+                entries, latest = [*kept, EpochStart(epoch, start_offset)], epoch
+        if entries is not self._entries:
+            self._replace(entries)
 
     def end_offset(self, epoch: int, *, log_end_offset: int) -> tuple[int, int]:
         """Return the largest known epoch at or below `epoch`, and where it ends: at the start of the next one.

@@ -286,17 +286,18 @@ class Log(StoredLog):
         if self._is_broken:
             self.discard_staged()
             raise StorageError(f"{self.directory} failed before and takes no more writes")
-        producers = self.producers
+        producers, transactions = self.producers, self.transactions
         segment, size_before, written_before = self.segments.active, self.segments.active.size, producers.written
         try:
-            for epoch, start_offset in self._staged_epochs:
-                self.leader_epochs.assign(epoch, start_offset)
             if self._must_roll(segment, batches):
                 self._write_rolling()
             else:
                 segment.append(self._staged_buffers, batches, self._staged_bytes)
             if self._staged_transactional:
-                self.transactions = self._with_staged_transactions()
+                transactions = self._with_staged_transactions()
+            if self._staged_epochs:
+                # Last: an epoch whose batches were not written would hide where the one before it began.
+                self.leader_epochs.assign_all(self._staged_epochs)
         except (OSError, StorageError) as error:
             if isinstance(error, OSError):
                 self.health.noticed(error)
@@ -305,6 +306,7 @@ class Log(StoredLog):
             raise StorageError(f"cannot append to {self.directory}: {error}") from error
         if producers.staged:
             producers.commit_staged()
+        self.transactions = transactions
         self.log_end_offset = self._staged_end
         self.segments.remember_end(self._staged_end)
         self._forget_staged()

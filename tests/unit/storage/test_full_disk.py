@@ -44,7 +44,7 @@ def test_a_write_that_fails_at_any_step_leaves_the_log_as_it_was(
     assert disk.steps > before + (10 if config is ROLLING else 2)
     for step in range(1, disk.steps - before + 1):
         bench, disk = a_faulty_bench(tmp_path / f"{step}-0", config)
-        records, states = bench.records(), list(bench.log.producers)
+        records, states, epochs = bench.records(), list(bench.log.producers), bench.log.leader_epochs.entries
         disk.fail_at = disk.steps + step
         with pytest.raises(StorageError, match="No space left on device") as failed:
             write_six(bench)
@@ -53,6 +53,7 @@ def test_a_write_that_fails_at_any_step_leaves_the_log_as_it_was(
             bench.open(clean=False)
         assert bench.records() == records
         assert list(bench.log.producers) == states
+        assert bench.log.leader_epochs.entries == epochs
         assert bench.log.log_end_offset == 2
         assert bench.log.last_stable_offset(2) == 2
         assert bench.log.aborted_transactions(0, 100) == []
@@ -63,6 +64,36 @@ def test_a_write_that_fails_at_any_step_leaves_the_log_as_it_was(
         bench.open()
         assert bench.log.report.notes == []
         assert len(bench.log.aborted_transactions(0, 100)) == 1
+
+
+def test_a_follower_whose_disk_was_full_still_knows_where_its_epochs_begin(tmp_path: Path) -> None:
+    """Found by the simulator: the epochs of refused batches stayed, and the next one took the place of those before.
+
+    The follower then asked its leader about an epoch too old, and cut off what was committed.
+    """
+    leader = LogBench(tmp_path / "leader-0", SPACIOUS)
+    for epoch in (0, 1, 1, 2):
+        leader.log.stage(memoryview(a_batch(b"v")), leader_epoch=epoch, now_ms=NOW_MS)
+        leader.log.write_staged()
+    batches = leader.log.read(0, max_bytes=1 << 20, up_to=4)
+    assert batches is not None
+    data, size = memoryview(batches.read()), batches.length // 4
+    disk = FaultyFiles()
+    follower = LogBench(tmp_path / "follower-0", SPACIOUS, disk)
+    follower.log.append_as_follower(data[: 2 * size], now_ms=NOW_MS)
+    before = disk.steps
+    follower.log.append_as_follower(data[2 * size :], now_ms=NOW_MS)
+    for step in range(1, disk.steps - before + 1):
+        disk = FaultyFiles()
+        follower = LogBench(tmp_path / f"follower-{step}", SPACIOUS, disk)
+        follower.log.append_as_follower(data[: 2 * size], now_ms=NOW_MS)
+        disk.fail_at = disk.steps + step
+        with pytest.raises(StorageError):
+            follower.log.append_as_follower(data[2 * size :], now_ms=NOW_MS)
+        follower.log.append_as_follower(data[2 * size : 3 * size], now_ms=NOW_MS)
+        assert follower.log.leader_epochs.entries == ((0, 0), (1, 1))
+        follower.open(clean=False)
+        assert follower.log.leader_epochs.entries == ((0, 0), (1, 1))
 
 
 def test_a_write_that_fails_after_a_roll_leaves_no_snapshot_of_it(tmp_path: Path) -> None:
