@@ -10,7 +10,6 @@ import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
-from highwater.broker.peer import PeerGone
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.ids import BrokerId, TopicPartition
 from highwater.model.log_events import EventLog
@@ -31,6 +30,8 @@ LEADER_AND_ISR_VERSION: Final = 6
 STOP_REPLICA_VERSION: Final = 3
 UPDATE_METADATA_VERSION: Final = 8
 _PARTITIONS_AT_ONCE: Final = 2000
+_FOR_GOOD: Final = frozenset({ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH})
+"""Answers after which there is nothing to tell any more: to anybody, or to this registration."""
 _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 1.0
 
@@ -159,42 +160,45 @@ class Messenger:
             self._has_news.clear()
             try:
                 await self._tell()
-            except PeerGone as error:
-                events.info("broker_not_told", broker=self._broker, reason=str(error))
+            except KafkaError as error:
+                if error.code in _FOR_GOOD:
+                    self._refused_for_good(error)
+                    return
+                events.info("broker_not_told", broker=self._broker, reason=str(error), code=error.code.name)
                 self._has_news.set()
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 continue
-            except KafkaError as error:
-                events.warning("broker_refused", broker=self._broker, reason=str(error), code=error.code.name)
-                if error.code is ErrorCode.STALE_CONTROLLER_EPOCH:
-                    self._reports.deposed()
-                self._is_idle.set()
-                return
             pause_s = _FIRST_PAUSE_S
             if not self._has_news.is_set():
                 self._is_idle.set()
 
+    def _refused_for_good(self, error: KafkaError) -> None:
+        events.warning("broker_refused", broker=self._broker, reason=str(error), code=error.code.name)
+        if error.code is ErrorCode.STALE_CONTROLLER_EPOCH:
+            self._reports.deposed()
+        self._is_idle.set()
+
     async def _tell(self) -> None:
-        """Tell roles, then metadata, then what to delete; what a broken connection kept from being told stays."""
+        """Tell roles, then metadata, then what to delete; what could not be told, for whatever reason, stays."""
         while self._roles:
             names = sorted(self._roles)[:_PARTITIONS_AT_ONCE]
             request = self._news.roles(self._broker, self.registration, names)
-            with _kept_if_gone(self._roles, names):
+            with _kept_if_untold(self._roles, names):
                 self._roles_taken(await self._listener.lead_and_follow(request), request)
         if self._tells_metadata:
             told, self._metadata, self._tells_metadata = self._metadata, set(), False
             try:
                 answer = await self._listener.learn(self._news.metadata(self.registration, told))
-            except PeerGone:
+                _check(answer.error_code)
+            except KafkaError:
                 self._tells_metadata = True
                 self._metadata = None if told is None or self._metadata is None else self._metadata | told
                 raise
-            _check(answer.error_code)
         while self._stops:
             names = sorted(self._stops)[:_PARTITIONS_AT_ONCE]
             stopping = self._news.stops(self.registration, names)
-            with _kept_if_gone(self._stops, names):
+            with _kept_if_untold(self._stops, names):
                 self._stopped(await self._listener.stop(stopping))
 
     def _roles_taken(self, response: LeaderAndIsrResponse, request: LeaderAndIsrRequest) -> None:
@@ -221,12 +225,12 @@ class Messenger:
 
 
 @contextmanager
-def _kept_if_gone(waiting: set[TopicPartition], names: list[TopicPartition]) -> Iterator[None]:
-    """Take names out of what waits to be told, and put them back if the broker cannot be reached."""
+def _kept_if_untold(waiting: set[TopicPartition], names: list[TopicPartition]) -> Iterator[None]:
+    """Take names out of what waits to be told, and put them back if the broker did not take them."""
     waiting.difference_update(names)
     try:
         yield
-    except PeerGone:
+    except KafkaError:
         waiting.update(names)
         raise
 
