@@ -15,10 +15,10 @@ import time
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from highwater.testing.ports import HOST, free_port, is_free
+from highwater.testing.with_block import WithBlock
 
 READY_TIMEOUT_SECONDS: Final = 30.0
 STOP_TIMEOUT_SECONDS: Final = 30.0
@@ -37,7 +37,7 @@ class BrokerFailed(Exception):
     """The broker did not become ready or did not stop; the text holds the end of its log."""
 
 
-class BrokerProcess:
+class BrokerProcess(WithBlock):
     """A broker that can be started, stopped, killed and started again on the same port and data."""
 
     host: Final = HOST
@@ -138,18 +138,6 @@ class BrokerProcess:
         if self._is_temporary:
             shutil.rmtree(self._root, ignore_errors=True)
         _left_over.discard(self)
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.remove()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.remove()
 
     def _launch(self, port: int) -> None:
         address = {"listeners": f"PLAINTEXT://{self.host}:{port}", "log.dirs": self.data_dir}

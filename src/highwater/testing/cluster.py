@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Final, Self
 from highwater.testing.broker import BrokerProcess
 from highwater.testing.network import ZOOKEEPER
 from highwater.testing.ports import HOST, free_port
+from highwater.testing.with_block import WithBlock
 from highwater.testing.zookeeper import ZooKeeperProcess
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from highwater.testing.network import Network
 
 FIRST_ID: Final = 1
 
 
-class ClusterProcesses:
+class ClusterProcesses(WithBlock):
     """Brokers 1 to `count` on a ZooKeeper of their own; with a `network`, they speak to each other through it."""
 
     def __init__(
@@ -91,15 +90,3 @@ class ClusterProcesses:
         for broker in self.brokers.values():
             broker.remove()
         self.zookeeper.remove()
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.remove()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.remove()

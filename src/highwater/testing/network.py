@@ -15,15 +15,11 @@ import asyncio
 import contextlib
 import re
 import struct
-import threading
-from collections.abc import Coroutine, Hashable
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections.abc import Hashable
+from typing import Final
 
+from highwater.testing.loop_thread import LoopThread
 from highwater.testing.ports import HOST
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 Place = Hashable
 """Who may be cut off from whom: the id of a broker, or `ZOOKEEPER`."""
@@ -36,53 +32,34 @@ _LENGTH: Final = struct.Struct(">h")
 _CHUNK_BYTES: Final = 65_536
 
 
-class Network:
+class Network(LoopThread):
     """Proxies in a thread of its own, and which of the ways between them are cut."""
 
     def __init__(self) -> None:
+        super().__init__("network")
         self._cut: set[tuple[Place, Place]] = set()
         self._changed: asyncio.Condition | None = None
         self._servers: list[asyncio.Server] = []
         self._tunnels: set[asyncio.Task[None]] = set()
-        self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="network")
 
     def stand_before(self, target: tuple[str, int], name: Place, *, asked_by: Place | None = None) -> int:
         """Return the port of a proxy for the server called `name`; `asked_by` is who uses it, if only one does."""
-        port: int = self._do(self._listen(target, name, asked_by))
-        return port
+        return self.do(self._listen(target, name, asked_by))
 
     def cut(self, one: Place, other: Place, *, both_ways: bool = True) -> None:
         """Let nothing pass from `one` to `other`, nor back."""
-        self._do(self._change(self._cut | {(one, other)} | ({(other, one)} if both_ways else set())))
+        self.do(self._change(self._cut | {(one, other)} | ({(other, one)} if both_ways else set())))
 
     def heal(self) -> None:
         """Let everything pass that waits, and what comes."""
-        self._do(self._change(set()))
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self._started.result()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        loop, stop = self._started.result()
-        loop.call_soon_threadsafe(stop.set)
-        self._thread.join()
+        self.do(self._change(set()))
 
     # In the thread --------------------------------------------------------------------------------------------------
 
-    def _do(self, work: Coroutine[Any, Any, Any]) -> Any:
-        loop, _ = self._started.result()
-        return asyncio.run_coroutine_threadsafe(work, loop).result()
-
-    async def _serve(self) -> None:
-        stop = asyncio.Event()
+    async def _begin(self) -> None:
         self._changed = asyncio.Condition()
-        self._started.set_result((asyncio.get_running_loop(), stop))
-        await stop.wait()
+
+    async def _end(self) -> None:
         for server in self._servers:
             server.close()
         for tunnel in self._tunnels:

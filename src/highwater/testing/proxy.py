@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 import struct
 import threading
-from concurrent.futures import Future
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
+
+from highwater.testing.loop_thread import LoopThread
 
 _LENGTH: Final = struct.Struct(">i")
 _PORT: Final = struct.Struct(">i")
@@ -16,7 +16,7 @@ _CORRELATION_ID_AT: Final = 4
 """In a request; in an answer it comes first."""
 
 
-class LossyProxy:
+class LossyProxy(LoopThread):
     """Passes frames both ways between clients and one broker, in a thread of its own.
 
     The broker's address is replaced by the proxy's in every answer, so that a client that has read the cluster's
@@ -24,31 +24,20 @@ class LossyProxy:
     """
 
     def __init__(self, bootstrap: str) -> None:
+        super().__init__("lossy-proxy")
         host, _, port = bootstrap.rpartition(":")
         assert host == "127.0.0.1", "the two addresses must be of one length"
         self._host, self._broker_port = host, int(port)
         self._port = 0
         self._doomed_api: int | None = None
         self._lost = threading.Event()
-        self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="lossy-proxy")
+        self._server: asyncio.Server | None = None
+        self._tunnels: set[asyncio.Task[None]] = set()
 
     @property
     def bootstrap(self) -> str:
         """Where clients connect."""
         return f"{self._host}:{self._port}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self._started.result()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        loop, stop = self._started.result()
-        loop.call_soon_threadsafe(stop.set)
-        self._thread.join()
 
     def lose_next_answer(self, api_key: int) -> threading.Event:
         """Cut the connection in the place of the next answer to `api_key`; the event says that it has happened."""
@@ -56,23 +45,21 @@ class LossyProxy:
         self._doomed_api = api_key
         return self._lost
 
-    async def _serve(self) -> None:
-        stop = asyncio.Event()
-        tunnels: set[asyncio.Task[None]] = set()
-
+    async def _begin(self) -> None:
         async def on_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             tunnel = asyncio.create_task(self._tunnel(reader, writer))
-            tunnels.add(tunnel)
-            tunnel.add_done_callback(tunnels.discard)
+            self._tunnels.add(tunnel)
+            tunnel.add_done_callback(self._tunnels.discard)
 
-        server = await asyncio.start_server(on_client, self._host, 0)
-        self._port = server.sockets[0].getsockname()[1]
-        self._started.set_result((asyncio.get_running_loop(), stop))
-        await stop.wait()
-        server.close()
-        for tunnel in tunnels:
+        self._server = await asyncio.start_server(on_client, self._host, 0)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def _end(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for tunnel in self._tunnels:
             tunnel.cancel()
-        await asyncio.gather(*tunnels, return_exceptions=True)
+        await asyncio.gather(*self._tunnels, return_exceptions=True)
 
     async def _tunnel(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         """Pass one client's frames until either side ends, or an answer is to be lost."""

@@ -15,12 +15,10 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from highwater.testing.ports import free_port
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from highwater.testing.with_block import WithBlock
 
 HOST: Final = "127.0.0.1"
 READY_TIMEOUT_SECONDS: Final = 30.0
@@ -44,7 +42,7 @@ class ZooKeeperFailed(Exception):
     """ZooKeeper cannot be started here; the text says why."""
 
 
-class ZooKeeperProcess:
+class ZooKeeperProcess(WithBlock):
     """One ZooKeeper server that can be started, killed, paused and started again on the same port and data."""
 
     def __init__(self, directory: Path | None = None, *, port: int = 0) -> None:
@@ -115,18 +113,6 @@ class ZooKeeperProcess:
         self.kill()
         if self._temporary:
             shutil.rmtree(self._root, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.remove()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.remove()
 
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None, "ZooKeeper is not running"
