@@ -118,7 +118,7 @@ class Nemesis:
 
     def cut_a_leader_from_its_followers(self) -> None:
         """Let a leader reach clients and ZooKeeper, and no other broker."""
-        leader = self._some_leader()
+        leader = self._one_leader_of_several()
         self._cut((leader, other) for other in self._others(leader))
 
     def cut_a_broker_from_zookeeper(self) -> None:
@@ -137,7 +137,7 @@ class Nemesis:
 
     def cut_one_way(self) -> None:
         """Let the others hear nothing of a leader, which hears them."""
-        leader = self._some_leader()
+        leader = self._one_leader_of_several()
         self._cut(((leader, other) for other in self._others(leader)), both_ways=False)
 
     # Disks ----------------------------------------------------------------------------------------------------------
@@ -245,6 +245,11 @@ class Nemesis:
     def _some_leader(self) -> int:
         leaders = [leader for leader in self.look().leaders.values() if leader >= 0]
         return self._dice.choice(leaders)
+
+    def _one_leader_of_several(self) -> int:
+        """Whoever keeps its session and loses its followers goes on to lead and takes no writes: others must."""
+        wait_until(lambda: len(set(self.look().leaders.values()) - {-1}) > 1, "more than one broker leads")
+        return self._some_leader()
 
     def _some_broker(self) -> int:
         return self._dice.choice(list(self._cluster.brokers))
