@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
+import warnings
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from highwater_history.history import Fault, Poll, Send
 from highwater_sim.bugs import BUGS, planted
 from highwater_sim.faults import KINDS
-from highwater_sim.profile import Profile
+from highwater_sim.profile import FAULTY_SECONDS, Profile
 from highwater_sim.simulation import Report, Simulation
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ class Verdict(NamedTuple):
 def main(arguments: Sequence[str]) -> int:
     """Run the seeds; return 1 if an invariant was violated."""
     options = _parser().parse_args(arguments)
+    # What was under way in processes that were killed is let go of, which is no news.
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     seeds = [options.seed] if options.seed is not None else range(options.first, options.first + options.seeds)
     faults = tuple(options.faults.split(",")) if options.faults else None
     for kind in faults or ():
@@ -48,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     jobs = [Job(seed, faults, options.minutes, options.bug, options.trace, options.history) for seed in seeds]
     failed = 0
     virtual = real = 0.0
-    for verdict in _shown(jobs, options.workers):
+    for verdict in _shown(jobs, options.jobs):
         virtual, real = virtual + verdict.virtual_seconds, real + verdict.real_seconds
         failed += bool(verdict.lines)
         if verdict.lines:
@@ -68,10 +72,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--first", type=int, default=1, help="the first of them")
     parser.add_argument("--seed", type=int, help="run only this one")
     parser.add_argument("--faults", help=f"instead of what the seed draws, some of: {', '.join(sorted(KINDS))}")
-    parser.add_argument("--minutes", type=float, help="how long faults strike, in virtual time (default: 0.5)")
+    parser.add_argument(
+        "--minutes", type=float, help=f"how long faults strike, in virtual time (default: {FAULTY_SECONDS / 60:.2f})"
+    )
     parser.add_argument("--trace", type=Path, help="write the timeline of the last seed: .txt or .html")
     parser.add_argument("--history", type=Path, help="write what clients saw, as JSON lines")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes side by side")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes side by side")
     parser.add_argument("--bug", choices=sorted(BUGS), help="plant a deliberate bug first")
     parser.add_argument("--digest", action="store_true", help="print the hash of each seed's timeline")
     return parser
@@ -90,6 +96,7 @@ class Job(NamedTuple):
 
 def run(job: Job) -> Verdict:
     """Run one seed, in a process of its own."""
+    gc.freeze()  # modules need not be looked at when the simulation is let go of
     seconds = None if job.minutes is None else job.minutes * 60
     profile = Profile.drawn(job.seed, faults=job.faults, seconds=seconds)
     with planted(job.bug):

@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
 from highwater.broker import controller_driver, partition, replica_fetch
+from highwater.broker.controller_store import ControllerStore
 from highwater.broker.partition import Partition
+from highwater.broker.roles import Roles
 from highwater.controller import controller, leadership_rules
 from highwater.controller.partition import Leadership
+from highwater.coordination import paths
+from highwater.coordination.port import ANY_VERSION, Check
 from highwater.replication.leader import IsrProposal, LeaderState
 from highwater.storage import recovery
 from highwater.storage.flush import Flush
@@ -154,6 +158,20 @@ def _trust_the_bounced() -> list[Patch]:
     ]
 
 
+def _old_controller() -> list[Patch]:
+    """A controller that was replaced without noticing still writes to the cluster's memory, and brokers obey it."""
+    begin, check = ControllerStore.__init__, Roles._check  # noqa: SLF001 - it is a patch
+
+    def begin_unfenced(self: ControllerStore, *given: Any, **named: Any) -> None:
+        begin(self, *given, **named)
+        self._fence = Check(paths.CONTROLLER_EPOCH, ANY_VERSION)
+
+    def check_only_who_is_told(self: Roles, controller_epoch: int, registration: int) -> None:
+        check(self, max(controller_epoch, self._cluster.controller_epoch), registration)
+
+    return [(ControllerStore, "__init__", begin_unfenced), (Roles, "_check", check_only_who_is_told)]
+
+
 # Storage ------------------------------------------------------------------------------------------------------------
 
 
@@ -200,6 +218,7 @@ BUGS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "same-epoch": _same_epoch,
     "unclean-election": _unclean_election,
     "trust-the-bounced": _trust_the_bounced,
+    "old-controller": _old_controller,
     "no-fsync": _no_fsync,
     "no-producer-rebuild": _no_producer_rebuild,
     "believe-everything": _believe_everything,

@@ -6,7 +6,8 @@ import errno
 from typing import TYPE_CHECKING, Final
 
 from highwater.coordination import paths
-from highwater.coordination.records import PartitionStateRecord, TopicRecord
+from highwater.coordination.records import PartitionStateRecord, TopicRecord, decode_controller
+from highwater.model.ids import BrokerId
 from highwater_history.history import Fault
 from highwater_sim.cluster import CLIENTS
 from highwater_sim.coordination import STORE_HOST
@@ -219,6 +220,30 @@ class Faults:
             self._note(f"session {session} expires")
             self._cluster.store.end_session(session)
 
+    def replace_controller(self) -> None:
+        """Stop the controller in the middle of its work, let another take its place, and let it go on unawares."""
+        store = self._cluster.store
+        node = store.find(paths.CONTROLLER)
+        if node is None:
+            return
+        controller = self._cluster.machine(decode_controller(paths.CONTROLLER, node.data))
+        session = store.owner_of(paths.CONTROLLER)
+        others = [machine for machine in self._cluster.machines if machine is not controller and machine.is_serving]
+        if not controller.is_serving or controller.is_paused or session is None or not others:
+            return
+        other = self._random.choice(others)
+        self._note(f"{other.name} seems gone; its controller {controller.name} is paused and replaced meanwhile")
+        if (gone := store.owner_of(paths.broker(BrokerId(other.broker_id)))) is not None:
+            store.end_session(gone)
+
+        def replace() -> None:
+            if not controller.is_paused:
+                controller.pause()
+                store.end_session(session)
+                self._later(0.05, 3.0, lambda: self._resume(controller))
+
+        self._later(0.0, 0.02, replace)
+
     # Clocks ---------------------------------------------------------------------------------------------------------
 
     def jump_clock(self) -> None:
@@ -308,6 +333,7 @@ KINDS: Final[dict[str, Callable[[Faults], None]]] = {
     "reset": Faults.reset_connections,
     "slow-network": Faults.slow_network,
     "expire": Faults.expire_session,
+    "usurp": Faults.replace_controller,
     "clock": Faults.jump_clock,
     "power": Faults.lose_power,
     "power-one": Faults.lose_power_of_one,

@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 from asyncio import AbstractEventLoop, Future, Handle, Task, TimerHandle
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class SimLoop(AbstractEventLoop):
                 if not ready:
                     break  # it died, and left nothing to run
                 handle = ready.popleft()
-                if not handle.cancelled():
+                if not handle._cancelled:  # type: ignore[attr-defined]  # noqa: SLF001 - as asyncio's own loops do
                     handle._run()  # noqa: SLF001 - what every event loop does with its handles
                     if self.is_dying:
                         break
@@ -145,14 +146,14 @@ class SimLoop(AbstractEventLoop):
     ) -> TimerHandle:
         """Run `callback` at a time of this loop's clock."""
         timer = TimerHandle(when, callback, args, self, context)
-
-        def ring() -> None:
-            if not timer.cancelled() and not self.is_dead:
-                self._ready.append(timer)
-                self._want_turn()
-
-        self._scheduler.at(when, ring)
+        self._scheduler.at(when, partial(self._ring, timer))
         return timer
+
+    def _ring(self, timer: TimerHandle) -> None:
+        if not timer._cancelled and not self.is_dead:  # type: ignore[attr-defined]  # noqa: SLF001 - once per event
+            self._ready.append(timer)
+            if not self._has_turn:
+                self._want_turn()
 
     def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
         """Do nothing: a timer that was cancelled is passed over when it rings."""

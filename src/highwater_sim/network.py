@@ -192,11 +192,7 @@ class Pipe:
         self._last_arrival = 0.0
         self._arriving = 0
         self.under_way_bytes = 0
-
-    @property
-    def _route(self) -> tuple[str, str]:
-        hosts = self._connection.hosts
-        return (hosts[0], hosts[1]) if self._side == 0 else (hosts[1], hosts[0])
+        self._route = connection.hosts if side == 0 else (connection.hosts[1], connection.hosts[0])
 
     def put(self, data: bytes | None) -> None:
         """Send bytes, or the end."""

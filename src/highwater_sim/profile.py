@@ -22,6 +22,7 @@ ANYWHERE: Final = (
     "reset",
     "slow-network",
     "expire",
+    "usurp",
     "clock",
     "slow-disk",
     "disk-full",
@@ -32,7 +33,8 @@ SYNCED: Final = (*ANYWHERE, "power")
 """With `flush.messages=1` also every broker may lose its power at once."""
 LAZY: Final = (*ANYWHERE, "power-one", "wipe")
 """Otherwise one machine at a time may, while all is well."""
-FAULTY_SECONDS: Final = 30.0
+FAULTY_SECONDS: Final = 20.0
+"""Most finds per second of processor time; see docs/simulator.md."""
 _RIVALS: Final = (("tx", "one"), ("ty", "one"))
 
 

@@ -166,14 +166,16 @@ class ReplicaChecks:
         all_seen = self._seen[machine.broker_id]
         for partition in node.partitions:
             seen = all_seen.get(partition.name)
-            if seen is None or seen.partition is not partition:
-                seen = all_seen[partition.name] = _Seen(partition)
             if (
-                seen.high_watermark != partition.high_watermark
+                seen is None
+                or seen.partition is not partition
+                or seen.high_watermark != partition.high_watermark
                 or seen.log_end != partition.log.log_end_offset
                 or seen.leader_epoch != partition.leader_epoch
                 or seen.leads != partition.leads
             ):
+                if seen is None or seen.partition is not partition:
+                    seen = all_seen[partition.name] = _Seen(partition)
                 self._check(machine, seen, partition)
 
     def _check_obedience(self, broker: int, epoch: int) -> None:

@@ -19,15 +19,17 @@ class Scheduler:
         self.events_run = 0
         self._heap: list[tuple[float, float, int, Callable[[], None]]] = []
         self._sequence = 0
+        self._draw = self.random.random
 
     def at(self, when: float, action: Callable[[], None]) -> None:
         """Do `action` at `when`. What is due at the same time happens in an order that the seed decides."""
-        self._sequence += 1
-        heappush(self._heap, (max(self.now, when), self.random.random(), self._sequence, action))
+        self._sequence = sequence = self._sequence + 1
+        heappush(self._heap, (max(self.now, when), self._draw(), sequence, action))
 
     def after(self, delay: float, action: Callable[[], None]) -> None:
         """Do `action` in `delay` seconds."""
-        self.at(self.now + delay, action)
+        self._sequence = sequence = self._sequence + 1
+        heappush(self._heap, (self.now + delay, self._draw(), sequence, action))
 
     def between(self, low: float, high: float) -> float:
         """Return a number of seconds."""
@@ -44,7 +46,10 @@ class Scheduler:
 
     def run_until(self, deadline: float) -> None:
         """Let everything happen up to a time, which it is then."""
-        heap = self._heap
+        heap, events = self._heap, 0
         while heap and heap[0][0] <= deadline:
-            self.step()
+            self.now, _, _, action = heappop(heap)
+            events += 1
+            action()
+        self.events_run += events
         self.now = max(self.now, deadline)

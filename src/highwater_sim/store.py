@@ -71,6 +71,11 @@ class Store:
             for path in sorted(path for path, node in self._nodes.items() if node.owner == session):
                 self.multi(0, [Delete(path)])
 
+    def owner_of(self, path: str) -> int | None:
+        """Return the session that an ephemeral node goes with, if there is one."""
+        stored = self._nodes.get(path)
+        return stored.owner if stored is not None and stored.owner else None
+
     # Reading --------------------------------------------------------------------------------------------------------
 
     def read(self, path: str) -> Node:

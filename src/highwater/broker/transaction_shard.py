@@ -110,8 +110,7 @@ class LoadedTransactions:
             client_version=client_version,
             now_ms=self._wall_ms(),
         )
-        if decided is not None:
-            self._write(decided)
+        self._write(decided)
 
     def check_partitions(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
@@ -122,9 +121,9 @@ class LoadedTransactions:
     def end(self, asked: ending.Asked, *, fresh_id: ProducerId | None) -> Producer:
         """Decide how a transaction ends, and return who the producer is in its next one."""
         decision = ending.decide(self.core, asked, fresh_id=fresh_id, now_ms=self._wall_ms())
-        if decision.prepared is not None:
-            self._write(decision.prepared)
-            self._finish(decision.prepared)
+        self._write(decision.transaction)
+        if decision.transaction.state.is_prepared:
+            self._finish(decision.transaction)
         return decision.producer
 
     # Time -----------------------------------------------------------------------------------------------------------

@@ -28,8 +28,10 @@ class Asked(NamedTuple):
 class Decision(NamedTuple):
     """What to write, and who the producer is in its next transaction."""
 
-    prepared: Transaction | None
-    """None: all of it was done before, and the client has missed the answer."""
+    transaction: Transaction
+    """Prepared; or complete, when all of it was done before and the client has missed the answer. Then it is written
+    again: a coordinator that was replaced and does not know it must not answer from memory, for what it remembers may
+    be the end of an earlier transaction."""
     producer: Producer
 
 
@@ -60,7 +62,7 @@ def decide(shard: TransactionShard, asked: Asked, *, fresh_id: ProducerId | None
     if known.state is prepared:
         raise unfinished(known)
     if known.state is complete and (is_retry or not asked.raises_epoch):
-        return Decision(None, known.producer)
+        return Decision(known, known.producer)
     aborts_nothing = asked.raises_epoch and not asked.commits and known.state.is_settled
     if is_retry or not (known.state is State.ONGOING or aborts_nothing):
         word = "commit" if asked.commits else "abort"

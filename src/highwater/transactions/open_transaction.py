@@ -18,11 +18,15 @@ def decide_add(
     *,
     client_version: int,
     now_ms: int,
-) -> Transaction | None:
-    """Return the transaction with these partitions, or None if it has them already."""
+) -> Transaction:
+    """Return the transaction with these partitions: as it is, if it has them already.
+
+    It is written in either case: a coordinator that was replaced and does not know it must not answer from memory, for
+    what it remembers may be an earlier transaction.
+    """
     known = _current(shard, transactional_id, producer)
     if known.state is State.ONGOING and known.partitions.issuperset(partitions):
-        return None
+        return known
     return known.with_partitions(partitions, client_version=client_version, now_ms=now_ms)
 
 

@@ -56,15 +56,13 @@ class Coordinator:
         decided = open_transaction.decide_add(
             self.shard, name, producer, partitions, client_version=version, now_ms=self.now_ms
         )
-        if decided is not None:
-            self.write(decided)
+        self.write(decided)
 
     def end(self, producer: Producer, *, commits: bool, raises_epoch: bool = False, name: str = ID) -> Producer:
         asked = ending.Asked(name, producer, commits, raises_epoch)
         fresh = ProducerId(next(self._fresh_ids)) if ending.needs_fresh_id(self.shard, asked) else None
         decision = ending.decide(self.shard, asked, fresh_id=fresh, now_ms=self.now_ms)
-        if decision.prepared is not None:
-            self.write(decision.prepared)
+        self.write(decision.transaction)
         return decision.producer
 
     def complete(self, name: str = ID) -> Transaction:

@@ -77,12 +77,14 @@ def test_a_transaction_goes_from_ongoing_over_prepare_to_complete(
     assert coordinator.tea.state is State.ONGOING
 
 
-def test_a_partition_that_is_there_needs_no_record(coordinator: Coordinator) -> None:
+def test_a_partition_that_is_there_is_written_again(coordinator: Coordinator) -> None:
+    """A coordinator that was replaced without hearing of it would otherwise mean an earlier transaction."""
     producer = coordinator.init()
     coordinator.add(producer, LEAVES, WATER)
-    before = len(coordinator.log)
+    known, before = coordinator.tea, len(coordinator.log)
     coordinator.add(producer, WATER)
-    assert len(coordinator.log) == before
+    assert coordinator.tea == known
+    assert len(coordinator.log) == before + 1
 
 
 def test_nothing_is_added_while_the_last_transaction_completes(coordinator: Coordinator) -> None:
@@ -148,12 +150,18 @@ DONE, SOON, NEVER = ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode
 def test_an_end_that_changes_nothing(
     coordinator: Coordinator, state: State, on_commit: ErrorCode, on_abort: ErrorCode
 ) -> None:
-    """The same end again is no error; the other one is."""
+    """The same end again is no error; the other one is.
+
+    Found by the simulator: a coordinator that had been replaced and did not know it answered from memory that the
+    transaction was committed. It meant the one before; the producer's was aborted. So the end is written again.
+    """
     producer = coordinator.init()
     coordinator.write(coordinator.tea._replace(state=state))
     for commits, expected in ((True, on_commit), (False, on_abort)):
+        before = len(coordinator.log)
         if expected is ErrorCode.NONE:
             assert coordinator.end(producer, commits=commits) == producer
+            assert len(coordinator.log) == before + 1
         else:
             assert refusal_of_end(coordinator, producer, commits=commits, raises_epoch=False) is expected
         assert coordinator.tea.state is state
