@@ -221,28 +221,27 @@ class Faults:
             self._cluster.store.end_session(session)
 
     def replace_controller(self) -> None:
-        """Stop the controller in the middle of its work, let another take its place, and let it go on unawares."""
-        store = self._cluster.store
-        node = store.find(paths.CONTROLLER)
-        if node is None:
+        """Let another take the controller's place while what it had to tell is still under way, and it unaware."""
+        store, network = self._cluster.store, self._cluster.network
+        node, session = store.find(paths.CONTROLLER), store.owner_of(paths.CONTROLLER)
+        if node is None or session is None:
             return
         controller = self._cluster.machine(decode_controller(paths.CONTROLLER, node.data))
-        session = store.owner_of(paths.CONTROLLER)
-        others = [machine for machine in self._cluster.machines if machine is not controller and machine.is_serving]
-        if not controller.is_serving or controller.is_paused or session is None or not others:
-            return
+        others = [machine for machine in self._cluster.machines if machine is not controller]
         other = self._random.choice(others)
-        self._note(f"{other.name} seems gone; its controller {controller.name} is paused and replaced meanwhile")
+        self._note(f"{other.name} seems gone; controller {controller.name} is replaced before anybody hears from it")
+        for machine in others:
+            network.block(controller.name, machine.name)
         if (gone := store.owner_of(paths.broker(BrokerId(other.broker_id)))) is not None:
             store.end_session(gone)
 
         def replace() -> None:
-            if not controller.is_paused:
-                controller.pause()
-                store.end_session(session)
-                self._later(0.05, 3.0, lambda: self._resume(controller))
+            controller.pause()
+            store.end_session(session)
+            self._later(0.02, 1.0, self._heal)
+            self._later(0.02, 3.0, lambda: self._resume(controller))
 
-        self._later(0.0, 0.02, replace)
+        self._later(0.0, 0.05, replace)
 
     # Clocks ---------------------------------------------------------------------------------------------------------
 

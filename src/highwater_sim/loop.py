@@ -91,7 +91,7 @@ class SimLoop(AbstractEventLoop):
                 if not ready:
                     break  # it died, and left nothing to run
                 handle = ready.popleft()
-                if not handle._cancelled:  # type: ignore[attr-defined]  # noqa: SLF001 - as asyncio's own loops do
+                if not handle._cancelled:  # noqa: SLF001 - as asyncio's own loops do
                     handle._run()  # noqa: SLF001 - what every event loop does with its handles
                     if self.is_dying:
                         break
@@ -150,7 +150,7 @@ class SimLoop(AbstractEventLoop):
         return timer
 
     def _ring(self, timer: TimerHandle) -> None:
-        if not timer._cancelled and not self.is_dead:  # type: ignore[attr-defined]  # noqa: SLF001 - once per event
+        if not timer._cancelled and not self.is_dead:  # noqa: SLF001 - once per event
             self._ready.append(timer)
             if not self._has_turn:
                 self._want_turn()

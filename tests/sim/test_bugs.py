@@ -18,6 +18,7 @@ FOUND: dict[str, tuple[tuple[str, ...], int]] = {
     "same-epoch": (("kill",), 3),
     "unclean-election": (("kill", "pause"), 6),
     "trust-the-bounced": (("power-one", "wipe"), 4),
+    "old-controller": (("usurp",), 2),
     "shrink-by-itself": (("partition", "store-cut"), 4),
     "no-fsync": (("power",), 2),
     "no-producer-rebuild": (("kill-all", "reset", "slow-network"), 2),
