@@ -35,7 +35,7 @@ kcat:
 go-clients: $(VENV)/.ready # franz-go and sarama, in .tools/
 	@$(BIN)/python tools/build_go_clients.py
 
-demo: $(VENV)/.ready ## a broker, a producer, a group of readers and a Spark pipeline at work, for about a minute
+demo: $(VENV)/.ready ## producers, readers and Spark pipelines at work, brokers and a driver killed under them; two minutes
 	@$(BIN)/python tools/fetch_jars.py spark || true
 	@HIGHWATER_SPARK_JARS=$$(ls -d .tools/spark 2>/dev/null) $(BIN)/highwater demo
 

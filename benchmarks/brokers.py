@@ -135,6 +135,7 @@ class ApacheKafka(Broker):
     """Theirs: broker and controller in one process (KRaft), as its quick start has it."""
 
     name = "Apache Kafka"
+    format_options: tuple[str, ...] = ()  # for what must be there before the first start, such as passwords
 
     @property
     def _properties_file(self) -> Path:
@@ -167,7 +168,7 @@ class ApacheKafka(Broker):
         cluster_id = (
             base64.urlsafe_b64encode(uuid.UUID(int=uuid.uuid4().int >> 1).bytes).decode().rstrip("=")
         )  # not "-..."
-        arguments = ("format", "-t", cluster_id, "-c", str(self._properties_file))
+        arguments = ("format", "-t", cluster_id, "-c", str(self._properties_file), *self.format_options)
         subprocess.run(
             ["java", "-cp", f"{KAFKA_JARS}/*", "kafka.tools.StorageTool", *arguments],
             check=True,

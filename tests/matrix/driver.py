@@ -1,4 +1,4 @@
-"""A driver to be killed: a streaming query through the exactly-once sink, with a fault at a chosen step.
+"""A driver to be killed: a streaming query through the exactly-once sink, with faults at chosen steps.
 
 Run as `python driver.py SPEC`, where SPEC is the JSON of a `Spec`. Not a test by itself.
 """
@@ -10,7 +10,7 @@ import sys
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +21,19 @@ from highwater_spark.session import session
 JARS = Path(__file__).parents[2] / ".tools" / "spark"
 GATE_SECONDS = 240.0
 PER_BATCH = 200
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"  # it is started often and does not live long
+
+
+class Fault(NamedTuple):
+    """What happens once, after a step of a micro-batch."""
+
+    batch: int
+    step: str
+    what: str  # driver, worker, executor: is killed; a number: that process is; gate: wait until told to go on
+
+    def trace(self, folder: str) -> Path:
+        """Return the file that says that it has happened."""
+        return Path(folder) / f"fault-{self.batch}-{self.step}-{self.what}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,35 +48,32 @@ class Spec:
     master: str = "local[2]"
     conf: dict[str, str] = field(default_factory=dict)
     transaction_timeout_ms: int = 120_000
-    batch: int = -1  # at which micro-batch the fault comes
-    step: str = ""  # after which step
-    fault: str = ""  # driver, worker, executor: is killed; a number: that process is; gate: wait until told to go on
+    faults: list[Fault] = field(default_factory=list)
 
     def text(self) -> str:
         return json.dumps(asdict(self))
 
     @classmethod
     def read(cls, text: str) -> Self:
-        return cls(**json.loads(text))
+        told = json.loads(text)
+        return cls(**{**told, "faults": [Fault(*fault) for fault in told["faults"]]})
 
 
-class Fault:
-    """The fault, as the sink's observer: it comes once, at its step of its micro-batch."""
+class Faults:
+    """The faults, as the sink's observer."""
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
         self.batch = -1
 
     def __call__(self, step: Step) -> None:
-        spec = self._spec
-        if (self.batch, step.name) != (spec.batch, spec.step) or not spec.fault:
-            return
-        happened = Path(spec.folder) / f"fault-{spec.batch}-{spec.step}-{spec.fault}"
-        try:
-            happened.touch(exist_ok=False)
-        except FileExistsError:
-            return
-        self._happen(spec.fault)
+        for fault in self._spec.faults:
+            if (fault.batch, fault.step) == (self.batch, step.name):
+                try:
+                    fault.trace(self._spec.folder).touch(exist_ok=False)
+                except FileExistsError:
+                    continue
+                self._happen(fault.what)
 
     def _happen(self, fault: str) -> None:
         if fault == "driver":
@@ -99,8 +109,8 @@ def main(spec: Spec) -> None:
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "600m",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+        "spark.executor.extraJavaOptions": JAVA_OPTIONS,
         "spark.ui.enabled": "false",
         **spec.conf,
     }
@@ -110,7 +120,7 @@ def main(spec: Spec) -> None:
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     pids.write_text(f"{jvm.java.lang.ProcessHandle.current().pid()} {os.getpid()}")
-    fault = Fault(spec)
+    faults = Faults(spec)
     checkpoint = folder / "checkpoint"
     sink = ExactlyOnceSink(
         spec.bootstrap,
@@ -120,11 +130,11 @@ def main(spec: Spec) -> None:
         patience_seconds=120,
         group=f"{spec.sink_id}.group",
         source_offsets=checkpoint_offsets(spark, str(checkpoint)),
-        observer=fault,
+        observer=faults,
     )
 
     def write(rows: DataFrame, number: int) -> None:
-        fault.batch = number
+        faults.batch = number
         sink(rows, number)
 
     query = results(spark, spec).writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint))

@@ -1,5 +1,6 @@
 """The three brokers that the matrix runs on, each of which can be killed and comes back."""
 
+import contextlib
 import tempfile
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -11,7 +12,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from highwater.testing.broker import BrokerProcess
 from highwater.testing.cluster import ClusterProcesses
+from highwater.testing.network import ZOOKEEPER, Network
 from highwater.testing.waiting import wait_until
+from highwater_spark.exactly_once.brokers import TRANSACTION, Brokers, Coordinator
+from highwater_spark.exactly_once.connection import Address, Disconnected
+from highwater_spark.exactly_once.security import Security
 
 PATIENCE_SECONDS = 120.0
 FAST_ABORTS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000}
@@ -38,6 +43,10 @@ class Target(ABC):
     @abstractmethod
     def pid_of_leader(self, topic: str) -> int:
         """Return the process that leads partition 0 of a topic."""
+
+    @abstractmethod
+    def pid_of_coordinator(self, transactional_id: str) -> int:
+        """Return the process that coordinates a transactional id."""
 
     @abstractmethod
     def revive(self) -> None:
@@ -84,6 +93,9 @@ class SingleBroker(Target):
     def pid_of_leader(self, topic: str) -> int:  # noqa: ARG002 - there is only one
         return self._broker.pid
 
+    def pid_of_coordinator(self, transactional_id: str) -> int:  # noqa: ARG002 - there is only one
+        return self._broker.pid
+
     def revive(self) -> None:
         wait_until(lambda: not self._broker.is_running, "the broker's death")
         self._broker.start()
@@ -97,35 +109,79 @@ class Cluster(Target):
     replicas = 3
 
     def __init__(self) -> None:
-        self._cluster = ClusterProcesses(3, {**FAST_ABORTS, "transaction.state.log.min.isr": 2})
+        self.network = Network()
+        settings = {
+            "transaction.state.log.min.isr": 2,
+            "zookeeper.session.timeout.ms": 6000,
+            "replica.lag.time.max.ms": 5000,
+        }
+        self._cluster = ClusterProcesses(3, {**FAST_ABORTS, **settings}, network=self.network)
 
     @property
     def bootstrap(self) -> str:
         return self._cluster.bootstrap_servers
 
     def start(self) -> None:
+        self.network.__enter__()
         self._cluster.start()
 
     def remove(self) -> None:
         self._cluster.remove()
+        self.network.__exit__(None, None, None)
 
     def pid_of_leader(self, topic: str) -> int:
-        return self._cluster.brokers[self.leader(topic)].pid
+        return self._brokers[self.leader(topic)].pid
+
+    def coordinator(self, transactional_id: str) -> int:
+        """Return the id of the broker that coordinates a transactional id."""
+        with Brokers(self.bootstrap, Security(), PATIENCE_SECONDS) as brokers:
+            coordinator = Coordinator(brokers, transactional_id, TRANSACTION)
+            located: list[Address] = []
+
+            def is_located() -> bool:
+                with contextlib.suppress(Disconnected):
+                    located.append(coordinator.locate())
+                return bool(located)
+
+            wait_until(is_located, f"the coordinator of {transactional_id}", timeout_seconds=PATIENCE_SECONDS)
+        ports = {int(broker.bootstrap_servers.rpartition(":")[2]): number for number, broker in self._brokers.items()}
+        return ports[located[0][1]]
+
+    def pid_of_coordinator(self, transactional_id: str) -> int:
+        return self._brokers[self.coordinator(transactional_id)].pid
+
+    @property
+    def _brokers(self) -> dict[int, BrokerProcess]:
+        return self._cluster.brokers
+
+    def cut_from_a_leader(self, number: int, topic: str) -> None:
+        """Cut a broker off from another one that leads a partition of a topic."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        leaders = {part.leader for part in admin.list_topics(topic, timeout=10).topics[topic].partitions.values()}
+        self.network.cut(number, min(leaders - {number, -1}))
+
+    def lose_session(self, topic: str) -> None:
+        """Cut the leader of partition 0 of a topic off from ZooKeeper, until another one leads."""
+        before = self.leader(topic)
+        self.network.cut(before, ZOOKEEPER)
+        wait_until(lambda: self.leader(topic) != before, "another leader", timeout_seconds=PATIENCE_SECONDS)
 
     def revive(self) -> None:
-        wait_until(lambda: len(self._cluster.running) < len(self._cluster.brokers), "a broker's death")
-        for broker in self._cluster.brokers.values():
+        wait_until(lambda: len(self._cluster.running) < len(self._brokers), "a broker's death")
+        for broker in self._brokers.values():
             if not broker.is_running:
                 broker.start()
-        self._await_in_sync()
+        self.await_whole()
 
     def restart_all(self) -> None:
-        for broker in self._cluster.brokers.values():
+        for broker in self._brokers.values():
             broker.stop()
             broker.start()
-            self._await_in_sync()
+            self.await_whole()
 
-    def _await_in_sync(self) -> None:
+    def await_whole(self) -> None:
+        """Return when nothing is left of what was done to it."""
+        self.network.heal()
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
         def is_whole() -> bool:
@@ -153,6 +209,9 @@ class Apache(Target):
         self._folder.cleanup()
 
     def pid_of_leader(self, topic: str) -> int:  # noqa: ARG002 - there is only one
+        return self._broker.pid
+
+    def pid_of_coordinator(self, transactional_id: str) -> int:  # noqa: ARG002 - there is only one
         return self._broker.pid
 
     def revive(self) -> None:

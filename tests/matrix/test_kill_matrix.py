@@ -19,8 +19,8 @@ from pathlib import Path
 import pyspark
 import pytest
 from confluent_kafka import Producer
-from tests.matrix.driver import JARS, PER_BATCH, Spec
-from tests.matrix.targets import TARGETS, Target, await_stable, committed_values
+from tests.matrix.driver import JARS, PER_BATCH, Fault, Spec
+from tests.matrix.targets import TARGETS, Cluster, Target, await_stable, committed_values
 
 from highwater.testing.ports import free_port
 from highwater.testing.waiting import wait_until
@@ -57,7 +57,10 @@ def target(request: pytest.FixtureRequest, targets: dict[str, Target]) -> Target
         made = TARGETS[name]()
         targets[name] = made
         made.start()
-    return targets[name]
+    found = targets[name]
+    if isinstance(found, Cluster):
+        found.await_whole()
+    return found
 
 
 @dataclass
@@ -68,19 +71,29 @@ class Job:
     spec: Spec
     numbers: int
 
-    def start(self, **changed: object) -> subprocess.Popen[bytes]:
-        """Start a driver."""
+    def start(self, *faults: Fault, **changed: object) -> subprocess.Popen[bytes]:
+        """Start a driver to which something happens."""
         log = (Path(self.spec.folder) / "driver.log").open("ab")
         environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
-        command = [sys.executable, str(DRIVER), replace(self.spec, **changed).text()]  # type: ignore[arg-type]
+        spec = replace(self.spec, faults=list(faults), **changed)  # type: ignore[arg-type]
+        command = [sys.executable, str(DRIVER), spec.text()]
         with log:
             return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
-    def run(self, **changed: object) -> int:
-        """Run a driver to its end and return how it ended."""
-        driver = self.start(**changed)
+    def run(self, *faults: Fault, **changed: object) -> int:
+        """Run a driver to its end and return how it ended; a fault that did not come is an error."""
+        with self.running(*faults, **changed) as driver:
+            ended = driver.wait(RUN_SECONDS)
+        for fault in faults:
+            assert fault.trace(self.spec.folder).exists(), self.log()
+        return ended
+
+    @contextlib.contextmanager
+    def running(self, *faults: Fault, **changed: object) -> Iterator[subprocess.Popen[bytes]]:
+        """Run a driver beside the test, which is over with it."""
+        driver = self.start(*faults, **changed)
         try:
-            return driver.wait(RUN_SECONDS)
+            yield driver
         finally:
             driver.kill()
             driver.wait()
@@ -88,6 +101,10 @@ class Job:
     def finish(self) -> None:
         """Run a driver that nothing happens to, and check that all is as it must be."""
         assert self.run() == 0, self.log()
+        self.check_all()
+
+    def check_all(self) -> None:
+        """Readers see the whole result, each record once, and nothing is undecided."""
         await_stable(self.target.bootstrap, self.spec.topics)
         assert Counter(committed_values(self.target.bootstrap, self.spec.topics)) == self.expected(), self.log()
 
@@ -100,10 +117,14 @@ class Job:
     def expected(self) -> Counter[int]:
         return Counter(2 * number for number in range(self.numbers))
 
-    def await_fault(self, batch: int, step: str, fault: str) -> None:
-        """Return when the fault of a driver has come."""
-        happened = Path(self.spec.folder) / f"fault-{batch}-{step}-{fault}"
-        wait_until(happened.exists, f"{step} of micro-batch {batch}", timeout_seconds=RUN_SECONDS)
+    def await_fault(self, fault: Fault) -> None:
+        """Return when a fault of a driver has come."""
+        came = fault.trace(self.spec.folder)
+        wait_until(came.exists, f"{fault.step} of micro-batch {fault.batch}", timeout_seconds=RUN_SECONDS)
+
+    def open_gate(self) -> None:
+        """Let a driver go on that waits at its gate."""
+        (Path(self.spec.folder) / "go").touch()
 
     def log(self) -> str:
         return (Path(self.spec.folder) / "driver.log").read_text(errors="replace")[-3000:]
@@ -127,27 +148,35 @@ def a_job(target: Target, folder: Path, batches: int) -> Job:
 def kill_drivers(job: Job, steps: list[str]) -> None:
     """Kill one driver after the other, each in the micro-batch after the one that the last one left half done."""
     for batch, step in enumerate(steps):
-        assert job.run(batch=batch, step=step, fault="driver") == -9, job.log()
+        assert job.run(Fault(batch, step, "driver")) == -9, job.log()
         job.check_so_far()
-    job.finish()
 
 
 def test_a_driver_killed_where_it_matters_most(target: Target, tmp_path: Path) -> None:
     """Records written and not committed; all but committed; committed, and Spark does not know."""
-    kill_drivers(a_job(target, tmp_path, batches=4), ["SENT", "OFFSETS_ADDED", "COMMITTED"])
+    job = a_job(target, tmp_path, batches=3)
+    kill_drivers(job, ["SENT", "OFFSETS_ADDED", "COMMITTED"])
+    job.finish()
 
 
 @pytest.mark.matrix
-def test_a_driver_killed_at_every_step(target: Target, tmp_path: Path) -> None:
-    kill_drivers(a_job(target, tmp_path, batches=len(STEPS) + 1), STEPS)
+def test_a_driver_killed_at_every_step_and_left_down_longer_than_its_transaction(
+    target: Target, tmp_path: Path
+) -> None:
+    """In the end the coordinator aborts what a dead driver left, and the next one runs the micro-batch again."""
+    job = a_job(target, tmp_path, batches=len(STEPS) + 2)
+    kill_drivers(job, STEPS)
+    assert job.run(Fault(len(STEPS), "SENT", "driver"), transaction_timeout_ms=20_000) == -9, job.log()
+    await_stable(target.bootstrap, job.spec.topics)
+    job.check_so_far()
+    job.finish()
 
 
 def test_a_python_worker_killed_in_the_middle_of_its_task(target: Target, tmp_path: Path) -> None:
     """Spark runs the task again, in a transaction that its first attempt has written to: all is done anew."""
     job = a_job(target, tmp_path, batches=2)
-    assert job.run(master="local[2,4]", batch=0, step="SENT", fault="worker") == 0, job.log()
-    job.await_fault(0, "SENT", "worker")
-    job.finish()
+    assert job.run(Fault(0, "SENT", "worker"), Fault(1, "SENT", "worker"), master="local[2,4]") == 0, job.log()
+    job.check_all()
 
 
 @pytest.mark.parametrize("step", ["SENT", "OFFSETS_ADDED", "COMMITTED"])
@@ -155,72 +184,85 @@ def test_a_python_worker_killed_in_the_middle_of_its_task(target: Target, tmp_pa
 def test_a_broker_killed_in_the_middle_of_a_micro_batch(target: Target, tmp_path: Path, step: str) -> None:
     """The leader of an output partition; at `COMMITTED` the coordinator, whose markers may not be out yet."""
     job = a_job(target, tmp_path, batches=3)
-    led = "__transaction_state" if step == "COMMITTED" else job.spec.topics[0]
-    pid = str(target.pid_of_leader(led))
-    driver = job.start(batch=1, step=step, fault=pid)
-    try:
-        job.await_fault(1, step, pid)
+    chosen = job.spec
+    pid = target.pid_of_coordinator(chosen.sink_id) if step == "COMMITTED" else target.pid_of_leader(chosen.topics[0])
+    fault = Fault(1, step, str(pid))
+    with job.running(fault) as driver:
+        job.await_fault(fault)
         target.revive()
-        driver.wait(RUN_SECONDS)
-    finally:
-        driver.kill()
-        driver.wait()
-    job.finish()
+        assert driver.wait(RUN_SECONDS) == 0, job.log()
+    job.check_all()
 
 
 @pytest.mark.matrix
-def test_a_job_that_is_down_longer_than_its_transaction(target: Target, tmp_path: Path) -> None:
-    """The coordinator aborts what the dead driver left, and the next one runs the micro-batch again."""
+@pytest.mark.parametrize("target", ["cluster"], indirect=True)
+def test_a_coordinator_killed_between_its_decision_and_the_markers(target: Cluster, tmp_path: Path) -> None:
+    """It cannot reach the leader of an output partition: it decides, and dies before it can tell."""
     job = a_job(target, tmp_path, batches=3)
-    assert job.run(batch=1, step="SENT", fault="driver", transaction_timeout_ms=30_000) == -9, job.log()
-    await_stable(target.bootstrap, job.spec.topics)
-    job.check_so_far()
-    job.finish()
+    coordinator = target.coordinator(job.spec.sink_id)
+    gate = Fault(1, "OFFSETS_ADDED", "gate")
+    death = Fault(1, "COMMITTED", str(target.pid_of_coordinator(job.spec.sink_id)))
+    with job.running(gate, death) as driver:
+        job.await_fault(gate)
+        target.cut_from_a_leader(coordinator, job.spec.topics[0])
+        job.open_gate()
+        job.await_fault(death)
+        target.revive()
+        assert driver.wait(RUN_SECONDS) == 0, job.log()
+    job.check_all()
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("target", ["cluster"], indirect=True)
+def test_a_leader_that_loses_its_zookeeper_session(target: Cluster, tmp_path: Path) -> None:
+    """It still answers clients, and others lead in its place: the micro-batch goes on with them."""
+    job = a_job(target, tmp_path, batches=3)
+    gate = Fault(1, "PARTITIONS_ADDED", "gate")
+    with job.running(gate) as driver:
+        job.await_fault(gate)
+        target.lose_session(job.spec.topics[0])
+        job.open_gate()
+        assert driver.wait(RUN_SECONDS) == 0, job.log()
+    target.await_whole()
+    job.check_all()
 
 
 @pytest.mark.matrix
 def test_a_driver_that_comes_back_from_the_dead(target: Target, tmp_path: Path) -> None:
     """It stood still in the middle of a micro-batch while another one took over: it must not write a record more."""
     job = a_job(target, tmp_path, batches=3)
-    zombie = job.start(batch=1, step="SENT", fault="gate")
-    try:
-        job.await_fault(1, "SENT", "gate")
+    gate = Fault(1, "SENT", "gate")
+    with job.running(gate) as zombie:
+        job.await_fault(gate)
         job.finish()
-        (tmp_path / "go").touch()
+        job.open_gate()
         zombie.wait(RUN_SECONDS)
-    finally:
-        zombie.kill()
-        zombie.wait()
-    await_stable(target.bootstrap, job.spec.topics)
-    assert Counter(committed_values(target.bootstrap, job.spec.topics)) == job.expected()
+    job.check_all()
 
 
 @pytest.mark.matrix
 def test_every_broker_restarted_under_load(target: Target, tmp_path: Path) -> None:
     job = a_job(target, tmp_path, batches=12)
-    driver = job.start(batch=1, step="LOCATED", fault="gate")
-    try:
-        job.await_fault(1, "LOCATED", "gate")
-        (tmp_path / "go").touch()
+    gate = Fault(1, "LOCATED", "gate")
+    with job.running(gate) as driver:
+        job.await_fault(gate)
+        job.open_gate()
         target.restart_all()
-        driver.wait(RUN_SECONDS)
-    finally:
-        driver.kill()
-        driver.wait()
-    job.finish()
+        assert driver.wait(RUN_SECONDS) == 0, job.log()
+    job.check_all()
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("fault", ["executor", "worker"])
-def test_an_executor_killed_on_a_master_with_workers(target: Target, tmp_path: Path, fault: str) -> None:
+def test_executors_killed_on_a_master_with_workers(target: Target, tmp_path: Path) -> None:
     """Its tasks, and what it kept for the shuffle, are gone: Spark runs stages again, and the sink everything."""
     job = a_job(target, tmp_path, batches=3)
+    faults = [Fault(0, "SENT", "executor"), Fault(1, "SENT", "worker"), Fault(2, "SENT", "executor")]
     with a_master(tmp_path) as master:
         conf = {"spark.executor.memory": "500m", "spark.executor.cores": "1", "spark.executor.heartbeatInterval": "2s"}
-        ended = job.run(master=master, conf=conf, batch=1, step="SENT", fault=fault)
-    assert ended == 0, job.log()
-    job.await_fault(1, "SENT", fault)
-    job.finish()
+        assert job.run(*faults, master=master, conf=conf) == 0, job.log()
+    retried = "FetchFailed" in (tmp_path / "spark.log").read_text(errors="replace")
+    assert retried, "no stage was run again"
+    job.check_all()
 
 
 PIPELINE = """

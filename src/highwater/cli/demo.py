@@ -37,13 +37,13 @@ def demo(
     *,
     seconds: Annotated[float, typer.Option("--seconds", min=1, max=3600, help="How long records are written.")] = 15.0,
     pipeline: Annotated[
-        bool, typer.Option("--pipeline/--no-pipeline", help="Then also a data pipeline on Spark, for twice as long.")
+        bool, typer.Option("--pipeline/--no-pipeline", help="Then also data pipelines on Spark, for twice as long.")
     ] = True,
     cluster: Annotated[
         bool, typer.Option("--cluster/--no-cluster", help="Then also three brokers, one of which is killed.")
     ] = True,
 ) -> None:
-    """Start a broker, write and read, run a pipeline, kill a broker of three, and check that nothing was lost."""
+    """Start a broker, write and read, run pipelines, kill brokers and a driver, and check that nothing was lost."""
     try:
         _demo(seconds, with_pipeline=pipeline, with_cluster=cluster)
     except BrokerFailed as failure:
@@ -70,7 +70,7 @@ def _demo(seconds: float, *, with_pipeline: bool, with_cluster: bool) -> None:
             show_pipeline(out, broker.bootstrap_servers, 2 * seconds)
         out.print(f"[green]✓[/] the broker now uses {_memory(broker.pid)}")
     if with_cluster:
-        show_cluster(out, seconds / 2)
+        show_cluster(out, seconds / 2, with_pipeline=with_pipeline)
     out.print("\nNow yours: [bold]highwater serve[/] runs a broker on port 9092; any Kafka client will do.")
 
 

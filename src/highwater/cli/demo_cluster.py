@@ -7,6 +7,7 @@ import time
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from highwater.cli.demo_pipeline import show_kills
 from highwater.cli.failures import CommandFailed
 from highwater.testing.broker import BrokerFailed
 from highwater.testing.cluster import ClusterProcesses
@@ -21,11 +22,16 @@ _PAUSE_SECONDS: Final = 0.001
 _ANSWER_SECONDS: Final = 30.0
 
 
-def show_cluster(out: Console, seconds: float) -> None:
+def show_cluster(out: Console, seconds: float, *, with_pipeline: bool) -> None:
     """Kill the leader half-way through; fail unless every acknowledged record is there, once and in order."""
     try:
         with ClusterProcesses(3, {"min.insync.replicas": 2}) as cluster:
             _show(out, cluster, seconds)
+            if with_pipeline:
+                for broker in cluster.brokers.values():
+                    if not broker.is_running:
+                        broker.start()
+                show_kills(out, cluster)
     except ZooKeeperFailed as failure:
         out.print(f"[yellow]-[/] no cluster is shown: {str(failure).splitlines()[0]}")
     except BrokerFailed as failure:

@@ -1,4 +1,4 @@
-"""Before the shuffle: which partition each record goes to, and so which task will send it.
+"""Which partition each record goes to.
 
 Runs on executors, over Arrow batches. A record that cannot be sent travels on as a complaint instead, so that the
 driver hears of it; an error raised here would make Spark try the task again.
@@ -21,8 +21,6 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 COMPLAINT: Final = -1  # in the place of a target; the value says what is wrong
 HEADERS_TYPE: Final = "array<struct<key: string, value: binary>>"
-ROUTED_SCHEMA: Final = f"slot int, target int, key binary, value binary, headers {HEADERS_TYPE}"
-ROUTED_SCHEMA_WITHOUT_HEADERS: Final = "slot int, target int, key binary, value binary"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +29,13 @@ class Routing:
 
     partitions: tuple[tuple[str, int], ...]  # each topic with its number of partitions
     labels: tuple[str, ...]  # of which column `label` tells one for each row, to be counted; none: no such column
-    slots: tuple[int, ...]  # for each task, the number that Spark sends there
     partitioner: str
     batch: int
+
+    @property
+    def target_count(self) -> int:
+        """How many output partitions there are."""
+        return sum(count for _, count in self.partitions)
 
     @property
     def targets(self) -> list[Target]:
@@ -41,7 +43,7 @@ class Routing:
         return [Target(topic, partition) for topic, count in self.partitions for partition in range(count)]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Return each record with the task that it is sent to and the number of its target."""
+        """Return the records as they are sent, key, value and headers, each with the number of its target."""
         context = TaskContext.get()
         # Records without a key go to one partition after the other. Where that begins depends on nothing but the task,
         # so that a task that runs again sends its records where it sent them before.
@@ -59,16 +61,14 @@ class Routing:
         firsts = np.cumsum([0, *(count for _, count in self.partitions)])[topics]
         targets = firsts + partitions
         problem_partition = (partitions < 0) | (partitions >= counts)
-        slots = np.array(self.slots)[targets % len(self.slots)]
         values, problems = columns["value"], problem_topic | problem_partition
         if self.labels:
-            targets += len(self.targets) * _indexes(columns["label"], self.labels)
+            targets += self.target_count * _indexes(columns["label"], self.labels)
         if problems.any():
             targets = np.where(problems, COMPLAINT, targets)
-            slots = np.where(problems, self.slots[0], slots)
             values = pc.if_else(pa.array(problems), _complaints(columns, self.partitions), values)
-        arrays = [pa.array(slots, pa.int32()), pa.array(targets, pa.int32()), columns["key"], values]
-        names = ["slot", "target", "key", "value"]
+        arrays = [pa.array(targets, pa.int32()), columns["key"], values]
+        names = ["target", "key", "value"]
         if "headers" in columns:
             arrays.append(columns["headers"])
             names.append("headers")

@@ -8,20 +8,15 @@ from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
 
 from highwater.protocol.records.compression import Codec
 from highwater_spark.errors import BrokerAway, ExactlyOnceRefused, SetupError, did_you_mean
 from highwater_spark.exactly_once.brokers import Brokers, Layout, Refused, Target
 from highwater_spark.exactly_once.connection import Disconnected
+from highwater_spark.exactly_once.parcels import PARCEL_SCHEMA, RouteAndPack
 from highwater_spark.exactly_once.partitioners import PARTITIONERS
 from highwater_spark.exactly_once.patience import Patience
-from highwater_spark.exactly_once.routing import (
-    HEADERS_TYPE,
-    ROUTED_SCHEMA,
-    ROUTED_SCHEMA_WITHOUT_HEADERS,
-    Routing,
-)
+from highwater_spark.exactly_once.routing import HEADERS_TYPE, Routing
 from highwater_spark.exactly_once.security import security_of
 from highwater_spark.exactly_once.slots import numbers_for
 from highwater_spark.exactly_once.tasks import (
@@ -34,6 +29,7 @@ from highwater_spark.exactly_once.tasks import (
     WRITTEN,
     RouteAndSend,
     SendTask,
+    UnpackAndSend,
 )
 from highwater_spark.exactly_once.token import Token, Verdict, token_of, verdict
 from highwater_spark.exactly_once.transaction import Identity, Transactions, is_lost
@@ -227,7 +223,6 @@ class ExactlyOnceSink:
         routing = Routing(
             partitions=partitions,
             labels=self._labels,
-            slots=tuple(numbers_for(tasks)),
             partitioner=self._partitioner,
             batch=batch,
         )
@@ -241,12 +236,11 @@ class ExactlyOnceSink:
             codec=self._codec,
             on_send=None if observer is None else lambda: observer(Step.SENT),
         )
-        schema = ROUTED_SCHEMA if "headers" in prepared.columns else ROUTED_SCHEMA_WITHOUT_HEADERS
         if tasks == 1:
             reported = prepared.repartition(1).mapInArrow(RouteAndSend(routing, sending), REPORT_SCHEMA)
         else:
-            routed = prepared.mapInArrow(routing, schema).repartition(tasks, "slot")
-            reported = routed.mapInArrow(sending, REPORT_SCHEMA)
+            packed = prepared.mapInArrow(RouteAndPack(routing, tuple(numbers_for(tasks))), PARCEL_SCHEMA)
+            reported = packed.repartition(tasks, "slot").mapInArrow(UnpackAndSend(sending), REPORT_SCHEMA)
         rows = reported.collect()
         _check(spark, rows, tasks)
         written = sum(row["records"] for row in rows if row["what"] == WRITTEN)
@@ -298,15 +292,12 @@ def _prepared(records: DataFrame, topics: Sequence[str], *, with_label: bool) ->
         raise ExactlyOnceRefused(f"the records have no column 'value'; they have {', '.join(records.columns)}")
     if "topic" not in there and len(topics) > 1:
         raise ExactlyOnceRefused("the sink has several topics, so the records need a column 'topic'")
-    columns = [
-        F.col("key").cast("binary").alias("key") if "key" in there else F.lit(None).cast("binary").alias("key"),
-        F.col("value").cast("binary").alias("value"),
-    ]
-    types = {"topic": "string", "partition": "int", "headers": HEADERS_TYPE} | (
-        {"label": "string"} if with_label else {}
-    )
-    columns += [F.col(name).cast(kind).alias(name) for name, kind in types.items() if name in there or name == "label"]
-    return records.select(*columns)
+    types = {"value": "binary", "topic": "string", "partition": "int", "headers": HEADERS_TYPE}
+    columns = [f"cast({name} AS {kind}) AS {name}" for name, kind in types.items() if name in there]
+    columns.append(f"cast({'key' if 'key' in there else 'null'} AS binary) AS key")
+    if with_label:
+        columns.append("cast(label AS string) AS label")
+    return records.selectExpr(*columns)  # one call to the JVM, where columns made one by one would be dozens
 
 
 def _check(spark: SparkSession, rows: Sequence[Row], tasks: int) -> None:

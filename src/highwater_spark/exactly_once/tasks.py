@@ -1,4 +1,4 @@
-"""After the shuffle: each task encodes and sends the records of the partitions that it alone owns.
+"""Each task encodes and sends the records of the partitions that it alone owns.
 
 Runs on executors, over Arrow batches. What happened is returned as rows: an error raised here would make Spark try the
 task again, in a transaction that its first attempt has already written to.
@@ -19,6 +19,7 @@ from highwater.protocol.records.record import assemble
 from highwater_spark.errors import BrokerAway, PipelineError
 from highwater_spark.exactly_once.brokers import Brokers, Target
 from highwater_spark.exactly_once.encoding import Columns, Payload, encode
+from highwater_spark.exactly_once.parcels import gathered, unpacked
 from highwater_spark.exactly_once.routing import COMPLAINT, Routing
 from highwater_spark.exactly_once.security import Security
 from highwater_spark.exactly_once.sending import Sender, SendFailed
@@ -26,7 +27,6 @@ from highwater_spark.exactly_once.transaction import Identity
 
 REPORT_SCHEMA: Final = "task int, attempt int, stage int, what string, number int, records bigint, text string"
 BATCH_BYTES: Final = 512 << 10
-GATHER_BYTES: Final = 8 << 20  # so much is gathered before it is encoded, for batches that are worth their header
 _CUT: Final = 61
 
 TASK, WRITTEN, COUNTED, FAILED, AWAY, REFUSED = "task", "written", "counted", "failed", "away", "refused"
@@ -44,7 +44,7 @@ class SendTask:
     codec: Codec
     on_send: Callable[[], None] | None = None  # called whenever a task has sent something
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def report(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Send records (see `routing`) and report: one row for the task, one for each partition, label and error."""
         context = TaskContext.get()
         assert context is not None, "this runs in a task"
@@ -53,8 +53,8 @@ class SendTask:
         try:
             with Brokers(self.bootstrap, self.security, self.patience_seconds) as brokers:
                 sender = Sender(brokers, self.identity.transactional_id, {target.topic for target in self.targets})
-                for gathered in _gathered(batches):
-                    owner.send(gathered, sender)
+                for records in gathered(batches):
+                    owner.send(records, sender)
                     if self.on_send is not None:
                         sender.flush()
                         self.on_send()
@@ -72,6 +72,17 @@ class SendTask:
 
 
 @dataclass(frozen=True, slots=True)
+class UnpackAndSend:
+    """After the shuffle: sends what is in the parcels of a task."""
+
+    sending: SendTask
+
+    def __call__(self, parcels: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Send the records of all parcels."""
+        return self.sending.report(unpacked(parcels))
+
+
+@dataclass(frozen=True, slots=True)
 class RouteAndSend:
     """Both sides of the shuffle in one, where one task owns everything."""
 
@@ -80,7 +91,7 @@ class RouteAndSend:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Route and send all records."""
-        return self.sending(self.routing(batches))
+        return self.sending.report(self.routing(batches))
 
 
 class Report:
@@ -176,21 +187,6 @@ class Owner:
             self._report.add(WRITTEN, number, records)
         for label, rows in self._counts.items():
             self._report.add(COUNTED, label, rows)
-
-
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Return the rows in pieces of some megabytes."""
-    gathered: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        if batch.num_rows:
-            gathered.append(batch)
-            size += batch.nbytes
-        if size >= GATHER_BYTES:
-            yield pa.Table.from_batches(gathered).combine_chunks()
-            gathered, size = [], 0
-    if gathered:
-        yield pa.Table.from_batches(gathered).combine_chunks()
 
 
 def _columns(rows: pa.Table) -> Columns:
