@@ -155,10 +155,15 @@ class Cluster(Target):
         return self._cluster.brokers
 
     def cut_from_a_leader(self, number: int, topic: str) -> None:
-        """Cut a broker off from another one that leads a partition of a topic."""
+        """Cut a broker off from another one that leads a partition of a topic, and that it can do without.
+
+        It cannot do without the controller, which says who is in sync: what it decides must be replicated without those
+        that it does not hear.
+        """
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        leaders = {part.leader for part in admin.list_topics(topic, timeout=10).topics[topic].partitions.values()}
-        self.network.cut(number, min(leaders - {number, -1}))
+        found = admin.list_topics(topic, timeout=10)
+        leaders = {partition.leader for partition in found.topics[topic].partitions.values()}
+        self.network.cut(number, min(leaders - {number, found.controller_id, -1}))
 
     def lose_session(self, topic: str) -> None:
         """Cut the leader of partition 0 of a topic off from ZooKeeper, until another one leads."""

@@ -117,10 +117,12 @@ class Job:
     def expected(self) -> Counter[int]:
         return Counter(2 * number for number in range(self.numbers))
 
-    def await_fault(self, fault: Fault) -> None:
+    def await_fault(self, fault: Fault, driver: subprocess.Popen[bytes]) -> None:
         """Return when a fault of a driver has come."""
         came = fault.trace(self.spec.folder)
-        wait_until(came.exists, f"{fault.step} of micro-batch {fault.batch}", timeout_seconds=RUN_SECONDS)
+        what = f"{fault.step} of micro-batch {fault.batch}"
+        wait_until(lambda: came.exists() or driver.poll() is not None, what, timeout_seconds=RUN_SECONDS)
+        assert came.exists(), self.log()
 
     def open_gate(self) -> None:
         """Let a driver go on that waits at its gate."""
@@ -188,7 +190,7 @@ def test_a_broker_killed_in_the_middle_of_a_micro_batch(target: Target, tmp_path
     pid = target.pid_of_coordinator(chosen.sink_id) if step == "COMMITTED" else target.pid_of_leader(chosen.topics[0])
     fault = Fault(1, step, str(pid))
     with job.running(fault) as driver:
-        job.await_fault(fault)
+        job.await_fault(fault, driver)
         target.revive()
         assert driver.wait(RUN_SECONDS) == 0, job.log()
     job.check_all()
@@ -203,10 +205,10 @@ def test_a_coordinator_killed_between_its_decision_and_the_markers(target: Clust
     gate = Fault(1, "OFFSETS_ADDED", "gate")
     death = Fault(1, "COMMITTED", str(target.pid_of_coordinator(job.spec.sink_id)))
     with job.running(gate, death) as driver:
-        job.await_fault(gate)
+        job.await_fault(gate, driver)
         target.cut_from_a_leader(coordinator, job.spec.topics[0])
         job.open_gate()
-        job.await_fault(death)
+        job.await_fault(death, driver)
         target.revive()
         assert driver.wait(RUN_SECONDS) == 0, job.log()
     job.check_all()
@@ -219,7 +221,7 @@ def test_a_leader_that_loses_its_zookeeper_session(target: Cluster, tmp_path: Pa
     job = a_job(target, tmp_path, batches=3)
     gate = Fault(1, "PARTITIONS_ADDED", "gate")
     with job.running(gate) as driver:
-        job.await_fault(gate)
+        job.await_fault(gate, driver)
         target.lose_session(job.spec.topics[0])
         job.open_gate()
         assert driver.wait(RUN_SECONDS) == 0, job.log()
@@ -233,7 +235,7 @@ def test_a_driver_that_comes_back_from_the_dead(target: Target, tmp_path: Path) 
     job = a_job(target, tmp_path, batches=3)
     gate = Fault(1, "SENT", "gate")
     with job.running(gate) as zombie:
-        job.await_fault(gate)
+        job.await_fault(gate, zombie)
         job.finish()
         job.open_gate()
         zombie.wait(RUN_SECONDS)
@@ -245,7 +247,7 @@ def test_every_broker_restarted_under_load(target: Target, tmp_path: Path) -> No
     job = a_job(target, tmp_path, batches=12)
     gate = Fault(1, "LOCATED", "gate")
     with job.running(gate) as driver:
-        job.await_fault(gate)
+        job.await_fault(gate, driver)
         job.open_gate()
         target.restart_all()
         assert driver.wait(RUN_SECONDS) == 0, job.log()

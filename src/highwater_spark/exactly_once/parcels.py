@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from highwater_spark.exactly_once.reuse import sparing
 from highwater_spark.exactly_once.routing import COMPLAINT, Routing
 
 PARCEL_SCHEMA: Final = "slot int, records binary"
@@ -24,6 +25,7 @@ class RouteAndPack:
     routing: Routing
     slots: tuple[int, ...]  # for each task, the number that Spark sends there
 
+    @sparing
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Return parcels, each with the task that it is sent to."""
         for records in gathered(self.routing(batches)):

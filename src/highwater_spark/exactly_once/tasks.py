@@ -20,6 +20,7 @@ from highwater_spark.errors import BrokerAway, PipelineError
 from highwater_spark.exactly_once.brokers import Brokers, Target
 from highwater_spark.exactly_once.encoding import Columns, Payload, encode
 from highwater_spark.exactly_once.parcels import gathered, unpacked
+from highwater_spark.exactly_once.reuse import sparing
 from highwater_spark.exactly_once.routing import COMPLAINT, Routing
 from highwater_spark.exactly_once.security import Security
 from highwater_spark.exactly_once.sending import Sender, SendFailed
@@ -77,6 +78,7 @@ class UnpackAndSend:
 
     sending: SendTask
 
+    @sparing
     def __call__(self, parcels: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Send the records of all parcels."""
         return self.sending.report(unpacked(parcels))
@@ -89,6 +91,7 @@ class RouteAndSend:
     routing: Routing
     sending: SendTask
 
+    @sparing
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Route and send all records."""
         return self.sending.report(self.routing(batches))
