@@ -28,14 +28,12 @@ from highwater.protocol.records.batch import (
 )
 from highwater.protocol.records.compression import DEFAULT_LIMIT_BYTES, Codec, compress, decompress
 from highwater.protocol.records.errors import CorruptMessage, InvalidRecord
-from highwater.protocol.records.varint import read_folded
+from highwater.protocol.records.spans import record_spans
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 _SMALLEST_RECORD_BYTES: Final = 7
 """Six one-byte numbers and the attributes."""
-_NULL: Final = 1
-"""-1, folded: the length of what is not there."""
 _NO_ATTRIBUTES: Final = 0
 """Of a record's own attributes, no bit is in use."""
 _INT64_MIN: Final = -(2**63)
@@ -86,136 +84,56 @@ def read_payload(batch: Buffer, header: BatchHeader, *, limit_bytes: int = DEFAU
     return decompress(codec, memoryview(batch)[HEADER_BYTES : header.size], limit_bytes=limit_bytes)
 
 
-def _parse(data: bytes, header: BatchHeader) -> list[Record]:  # noqa: C901, PLR0912, PLR0915 - unrolled for speed
-    """Take `data` apart.
-
-    The numbers of a record are read in line up to two bytes, and by a call only beyond: this loop sees every record
-    of a compacted topic. They stay folded where that is enough: `& 1` is the sign, `>> 1` the number if there is none.
-    A length that reaches too far needs no check of its own: the position then misses the end of the record.
-    """
+def _parse(data: bytes, header: BatchHeader) -> list[Record]:
+    """Take `data` apart: the fields up to the key as `record_spans` finds them, then values and headers."""
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
-    limit = len(data)
-    position = 0
-    previous_delta = -1
+    spans = record_spans(data, header.record_count)
+    if spans.offset_deltas and spans.offset_deltas[-1] > header.last_offset_delta:
+        raise InvalidRecord(
+            f"last offset delta is {spans.offset_deltas[-1]}, the batch states {header.last_offset_delta}"
+        )
     records: list[Record] = []
-    for _ in range(header.record_count):
-        number = data[position]
-        position += 1
-        if number > 0x7F:
-            byte = data[position]
-            position += 1
-            number += (byte << 7) - 0x80
-            if byte > 0x7F:
-                number, position = read_folded(data, position - 2)
-        end = position + (number >> 1)
-        if number & 1 or end > limit:
-            raise InvalidRecord(f"a record states a length that does not fit the {limit - position} bytes left")
-        position += 1  # the attributes, of which none is in use
-
-        number = data[position]
-        position += 1
-        if number > 0x7F:
-            byte = data[position]
-            position += 1
-            number += (byte << 7) - 0x80
-            if byte > 0x7F:
-                number, position = read_folded(data, position - 2)
-        timestamp = base_timestamp + ((number >> 1) ^ -(number & 1)) if append_time is None else append_time
+    for number, end in enumerate(spans.ends):
+        timestamp = append_time if append_time is not None else base_timestamp + spans.timestamp_deltas[number]
         if not _INT64_MIN <= timestamp <= _INT64_MAX:
             raise InvalidRecord(f"a record's timestamp, {timestamp}, needs more than 64 bits")
-
-        number = data[position]
-        position += 1
-        if number > 0x7F:
-            byte = data[position]
-            position += 1
-            number += (byte << 7) - 0x80
-            if byte > 0x7F:
-                number, position = read_folded(data, position - 2)
-        delta = number >> 1
-        if number & 1 or delta <= previous_delta:
-            raise InvalidRecord(f"offset delta {(number >> 1) ^ -(number & 1)} follows {previous_delta}")
-        previous_delta = delta
-
-        number = data[position]
-        position += 1
-        if number > 0x7F:
-            byte = data[position]
-            position += 1
-            number += (byte << 7) - 0x80
-            if byte > 0x7F:
-                number, position = read_folded(data, position - 2)
-        key = None
-        if not number & 1:
-            start = position
-            position += number >> 1
-            key = data[start:position]
-        elif number != _NULL:
-            raise InvalidRecord("a record's key has a negative length")
-
-        number = data[position]
-        position += 1
-        if number > 0x7F:
-            byte = data[position]
-            position += 1
-            number += (byte << 7) - 0x80
-            if byte > 0x7F:
-                number, position = read_folded(data, position - 2)
-        value = None
-        if not number & 1:
-            start = position
-            position += number >> 1
-            value = data[start:position]
-        elif number != _NULL:
-            raise InvalidRecord("a record's value has a negative length")
-
-        number = data[position]
-        position += 1
+        value, position = _read_bytes(data, spans.value_starts[number], end, "a record's value")
         headers: Headers = ()
-        if number:
-            headers, position = _parse_headers(data, position - 1, end)
+        if data[position]:
+            headers, position = _read_headers(data, position, end)
+        else:
+            position += 1
         if position != end:
             raise InvalidRecord(f"a record's fields end {position - end} bytes after the length it states")
-        records.append(tuple.__new__(Record, (base_offset + delta, timestamp, key, value, headers)))
-
-    if position != limit:
-        raise InvalidRecord(f"{limit - position} bytes follow the last record")
-    if previous_delta > header.last_offset_delta:
-        raise InvalidRecord(f"last offset delta is {previous_delta}, the batch states {header.last_offset_delta}")
+        offset = base_offset + spans.offset_deltas[number]
+        records.append(tuple.__new__(Record, (offset, timestamp, spans.keys[number], value, headers)))
     return records
 
 
-def _parse_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
+def _read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
     """Return the headers whose count stands at `position`, and the position after them."""
     count, position = varint.read(data, position)
     if not 0 <= count <= end - position:
         raise InvalidRecord(f"a record states {count} headers in {end - position} bytes")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
-        number = data[position]
-        position += 1
-        if number > 0x7F:
-            number, position = read_folded(data, position - 1)
-        start = position
-        position += number >> 1
-        if number & 1 or position > end:
-            raise InvalidRecord("the key of a record header has a length that does not fit")
-        key = data[start:position].decode("utf-8", "surrogateescape")
-
-        number = data[position]
-        position += 1
-        if number > 0x7F:
-            number, position = read_folded(data, position - 1)
-        value = None
-        if number != _NULL:
-            start = position
-            position += number >> 1
-            if number & 1 or position > end:
-                raise InvalidRecord("the value of a record header has a length that does not fit")
-            value = data[start:position]
-        headers.append((key, value))
+        key, position = _read_bytes(data, position, end, "the key of a record header")
+        if key is None:
+            raise InvalidRecord("the key of a record header is missing")
+        value, position = _read_bytes(data, position, end, "the value of a record header")
+        headers.append((key.decode("utf-8", "surrogateescape"), value))
     return tuple(headers), position
+
+
+def _read_bytes(data: bytes, position: int, end: int, what: str) -> tuple[bytes | None, int]:
+    """Return the bytes whose length stands at `position`, None for a length of -1, and the position after them."""
+    length, position = varint.read(data, position)
+    if length == -1:
+        return None, position
+    if not 0 <= length <= end - position:
+        raise InvalidRecord(f"{what} has a length that does not fit")
+    return data[position : position + length], position + length
 
 
 def build_batch(

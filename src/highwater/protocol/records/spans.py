@@ -1,7 +1,8 @@
-"""Where the records of a batch are, with what compaction needs to know of them, without taking them apart.
+"""Where the records of a batch are and where their parts are: the one walk over the bytes of records.
 
-A record that stays is copied byte for byte: it states its offset and timestamp relative to its batch. The result is
-lists side by side, not objects: compaction looks at every record of a log, and lists are several times as fast.
+For compaction this is all: a record that stays is copied byte for byte, for it states its offset and timestamp relative
+to its batch. The result is lists side by side, not objects: compaction looks at every record of a log, and lists are
+several times as fast. `record.py` makes records of them.
 """
 
 from typing import Final, NamedTuple
@@ -21,7 +22,10 @@ class RecordSpans(NamedTuple):
     offset_deltas: list[int]
     timestamp_deltas: list[int]
     keys: list[bytes | None]
-    have_values: list[bool]
+    value_starts: list[int]
+    """Where the length of a value stands, the first thing after the key."""
+    without_value: list[int]
+    """The places of those that say that their key is deleted."""
     longest_key: int
 
     def __len__(self) -> int:
@@ -52,11 +56,12 @@ def _walk(data: bytes, count: int) -> RecordSpans:  # noqa: C901, PLR0912, PLR09
     offset_deltas: list[int] = []
     timestamp_deltas: list[int] = []
     keys: list[bytes | None] = []
-    have_values: list[bool] = []
+    value_starts: list[int] = []
+    without_value: list[int] = []
     limit = len(data)
     position = longest_key = 0
     previous_delta = -1
-    for _ in range(count):
+    for place in range(count):
         number = data[position]
         position += 1
         if number > 0x7F:
@@ -114,6 +119,8 @@ def _walk(data: bytes, count: int) -> RecordSpans:  # noqa: C901, PLR0912, PLR09
             raise InvalidRecord("a record's key has a negative length")
         if position >= end:
             raise InvalidRecord("a record's key reaches beyond the record")
-        have_values.append(data[position] != _NULL)
+        value_starts.append(position)
+        if data[position] == _NULL:
+            without_value.append(place)
         position = end
-    return RecordSpans(ends, offset_deltas, timestamp_deltas, keys, have_values, longest_key)
+    return RecordSpans(ends, offset_deltas, timestamp_deltas, keys, value_starts, without_value, longest_key)

@@ -68,11 +68,12 @@ class BatchFilter:
         spans = record_spans(payload, header.record_count)
         kept = self._numbers_of_newest(header, spans)
         horizon = header.delete_horizon_ms
-        if False in spans.have_values:
+        if spans.without_value:
+            tombstones = set(spans.without_value)
             if horizon is not None and horizon <= self._plan.now_ms:
                 latest_delta = self._offsets.latest_offset - header.base_offset
-                kept = [n for n in kept if spans.have_values[n] or spans.offset_deltas[n] > latest_delta]
-            elif horizon is None and not all([spans.have_values[n] for n in kept]):  # noqa: C419 - faster
+                kept = [n for n in kept if n not in tombstones or spans.offset_deltas[n] > latest_delta]
+            elif horizon is None and not tombstones.isdisjoint(kept):
                 self.records_kept += len(kept)
                 return self._with_horizon(header, batch, {spans.offset_deltas[n] for n in kept})
         self.records_kept += len(kept)

@@ -30,7 +30,7 @@ def test_spans_are_the_records(found: list[tuple[int, tuple[int, bytes | None, b
     assert read_records(batch) == records
     assert spans.offset_deltas == [record.offset for record in records]
     assert spans.keys == [record.key for record in records]
-    assert spans.have_values == [record.value is not None for record in records]
+    assert spans.without_value == [place for place, record in enumerate(records) if record.value is None]
     assert spans.timestamp_deltas == [record.timestamp - records[0].timestamp for record in records]
     assert spans.longest_key == max(len(record.key or b"") for record in records)
     everything = list(range(len(records)))
