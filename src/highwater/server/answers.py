@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from highwater.protocol.schema import Message, Part
 from highwater.server.api_table import Route
+from highwater.server.errors import FileUnreadable
 from highwater.server.outbox import Outbox
 from highwater.storage.file_region import FileRegion
 
@@ -63,7 +64,7 @@ class Answer:
         head = self._head(sum(map(len, parts)))
         region_bytes = sum(part.length for part in parts if isinstance(part, FileRegion))
         if region_bytes < INLINE_REGION_BYTES:
-            pieces = [part.read_without_waiting() if isinstance(part, FileRegion) else part for part in parts]
+            pieces = [_in_memory(part) if isinstance(part, FileRegion) else part for part in parts]
             if None not in pieces:
                 outbox.put(b"".join([head, *pieces]))  # type: ignore[list-item]
                 return
@@ -71,3 +72,10 @@ class Answer:
         for part in parts:
             assert isinstance(part, bytes | bytearray | memoryview | FileRegion)
             outbox.put(part)
+
+
+def _in_memory(region: FileRegion) -> bytes | None:
+    try:
+        return region.read_without_waiting()
+    except OSError as error:
+        raise FileUnreadable(region.file, error) from error

@@ -22,6 +22,7 @@ from highwater.protocol.schema import Message
 from highwater.security.authorizer import ANONYMOUS
 from highwater.server.answers import Answer, Deferred
 from highwater.server.api_table import API_BY_KEY, Route, route
+from highwater.server.errors import FileUnreadable
 from highwater.server.inbox import Inbox, SharedBuffer
 from highwater.server.outbox import Outbox
 from highwater.server.request_context import RequestContext
@@ -282,7 +283,10 @@ class Connection:
             answer = answers.popleft()
             try:
                 answer.write_to(self._outbox)
-            except Exception as error:  # noqa: BLE001 - an unreadable file or a bug of ours costs this connection
+            except FileUnreadable as error:
+                self._disk_failed(error)
+                return
+            except Exception as error:  # noqa: BLE001 - a bug of ours costs this connection
                 events.error("answer_failed", cause=error, peer=self._transport.peer)
                 self.close(f"no answer could be made: {error!r}")
                 return
@@ -299,6 +303,9 @@ class Connection:
             return
         try:
             self._metrics.sent.value += outbox.send(self._transport)
+        except FileUnreadable as error:
+            self._disk_failed(error)
+            return
         except OSError as error:
             self.close(f"send failed: {error.strerror or error}")
             return
@@ -310,16 +317,20 @@ class Connection:
             self._writing = wants_to_write
             self._transport.watch_writable(self._on_writable if wants_to_write else None)
 
+    def _disk_failed(self, error: FileUnreadable) -> None:
+        """Have the log dir taken offline, and let the peer ask again: half an answer may be on its way."""
+        self._broker.replicas.reading_failed(error.file, error.error)
+        self.close(str(error))
+
     def _warmed(self, done: Future[None]) -> None:
         """Go on sending after a thread has read what was cold."""
         if self.closed or done.cancelled():
             return
         error = done.exception()
         if error is not None:
-            if isinstance(error, OSError):
-                assert self._outbox.cold_head is not None
-                self._broker.replicas.reading_failed(self._outbox.cold_head.file, error)
-            self.close(f"reading the log failed: {error}")
+            assert isinstance(error, OSError)
+            assert self._outbox.cold_head is not None
+            self._disk_failed(FileUnreadable(self._outbox.cold_head.file, error))
             return
         self._outbox.head_is_warm()
         self._send()

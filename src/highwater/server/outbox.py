@@ -6,8 +6,9 @@ transport's own buffer with `sendfile` reorders answers.
 
 from collections import deque
 
-from highwater.server.errors import FileCutShort
+from highwater.server.errors import FileCutShort, FileUnreadable
 from highwater.server.transport import Transport
+from highwater.storage.disk_health import is_disk_failure
 from highwater.storage.file_region import FileRegion
 
 Piece = bytes | bytearray | memoryview | FileRegion
@@ -44,7 +45,10 @@ class Outbox:
             self.held_bytes += len(piece)
 
     def send(self, transport: Transport) -> int:
-        """Send until everything is gone, the peer has no room, a file range is cold, or this turn is used up."""
+        """Send until everything is gone, the peer has no room, a file range is cold, or this turn is used up.
+
+        Raises FileUnreadable when it is the disk that fails, and OSError when it is the peer.
+        """
         pieces = self._pieces
         sent_bytes = 0
         try:
@@ -52,7 +56,7 @@ class Outbox:
                 head = pieces[0]
                 if not isinstance(head, FileRegion):
                     sent_bytes += self._send_memory(transport)
-                elif self._head_is_warm or head.is_in_memory():
+                elif self._head_is_warm or self._is_in_memory(head):
                     self._head_is_warm = True
                     sent_bytes += self._send_region(transport, head)
                 else:
@@ -75,8 +79,20 @@ class Outbox:
         self.cold_head = None
         self._head_is_warm = True
 
+    @staticmethod
+    def _is_in_memory(region: FileRegion) -> bool:
+        try:
+            return region.is_in_memory()
+        except OSError as error:
+            raise FileUnreadable(region.file, error) from error
+
     def _send_region(self, transport: Transport, region: FileRegion) -> int:
-        sent = transport.send_file(region.file, region.position, region.length)
+        try:
+            sent = transport.send_file(region.file, region.position, region.length)
+        except OSError as error:
+            if is_disk_failure(error):  # no socket fails like this
+                raise FileUnreadable(region.file, error) from error
+            raise
         if sent == 0:
             raise FileCutShort(f"the file ends before byte {region.position + region.length}")
         if sent == region.length:

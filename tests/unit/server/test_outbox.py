@@ -1,11 +1,13 @@
 """What waits to be sent leaves whole and in order, from memory and from files, and never waits for the disk."""
 
+import errno
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
-from highwater.server.errors import FileCutShort
+from highwater.server.errors import FileCutShort, FileUnreadable
 from highwater.server.outbox import JOIN_LIMIT_BYTES, Outbox
 from highwater.storage.file_region import FileRegion
 from highwater.storage.files import File, OsFiles
@@ -114,3 +116,45 @@ def test_a_cold_file_range_is_not_sent_until_a_thread_has_read_it(file: File) ->
     outbox.send(peer)  # type: ignore[arg-type]
     assert peer.received == b"head" + file.read(0, 100)
     assert not outbox
+
+
+class Unreadable:
+    """A file of which a page went bad after it was looked at."""
+
+    def __init__(self, real: File, error_number: int) -> None:
+        self._real = real
+        self._error_number = error_number
+
+    def read_without_waiting(self, position: int, length: int) -> bytes | None:
+        return self._real.read(position, length)
+
+    def fileno(self) -> int:
+        raise OSError(self._error_number, os.strerror(self._error_number))
+
+
+@pytest.mark.parametrize(("error_number", "blamed"), [(errno.EIO, "disk"), (errno.EPIPE, "peer")])
+def test_a_disk_that_fails_is_told_from_a_peer_that_is_gone(file: File, error_number: int, blamed: str) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        outbox = Outbox()
+        unreadable = Unreadable(file, error_number)
+        outbox.put(FileRegion(unreadable, 0, 100))  # type: ignore[arg-type]  # all that sending needs of a file
+        with pytest.raises((FileUnreadable, OSError)) as raised:
+            outbox.send(Sending(ours))  # type: ignore[arg-type]
+    assert isinstance(raised.value, FileUnreadable) == (blamed == "disk")
+
+
+class Sending:
+    """The sending half of a real transport."""
+
+    peer = "test"
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+
+    def send(self, data: bytes | bytearray | memoryview, *, more: bool) -> int:
+        del more
+        return self._socket.send(data)
+
+    def send_file(self, file: File, position: int, length: int) -> int:
+        return os.sendfile(self._socket.fileno(), file.fileno(), position, length)
