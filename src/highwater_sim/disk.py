@@ -250,14 +250,17 @@ class SimDisk:
             folder = found
 
     def rename(self, source: Path, target: Path) -> None:
-        """Rename at once, within one folder."""
-        assert source.parent == target.parent, "storage renames within a folder"
+        """Rename at once. Between two folders a power cut may leave a file under both names, or under none."""
         folder = self._folder(source.parent)
         node = folder.names.get(source.name)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(source))
         self.change()
-        folder.put(target.name, node, instead_of=source.name)
+        if source.parent == target.parent:
+            folder.put(target.name, node, instead_of=source.name)
+        else:
+            self._folder(target.parent).put(target.name, node)
+            folder.take(source.name)
 
     def remove(self, path: Path) -> None:
         """Remove a file; it may be missing."""

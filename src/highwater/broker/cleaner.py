@@ -126,21 +126,23 @@ class Cleaner:
         """Take the worker's next report; say whether it shall go on."""
         match report:
             case CompactedGroup():
-                return self._put_in_place(partition, report)
+                return await self._put_in_place(partition, report)
             case Finished():
                 await self._finish(partition, report)
             case Failed():
                 raise StorageError(report.reason)
         return False
 
-    def _put_in_place(self, partition: Partition, group: CompactedGroup) -> bool:
+    async def _put_in_place(self, partition: Partition, group: CompactedGroup) -> bool:
+        """Rename in one go, so that every reader finds the old segments or the new one; sync on a thread."""
         if self._partitions.get(*partition.name) is not partition:
             return False
-        replaced = partition.log.replace_segments(group)
+        log = partition.log
+        replaced = log.replace_segments(group)
         if replaced is None:
             return False
-        delay_ms = partition.log.config.file_delete_delay_ms
-        self._loop.call_later(delay_ms / 1000, self._remove_files, replaced)
+        await self._loop.run_in_executor(self._executor, log.sync_names)
+        self._loop.call_later(log.config.file_delete_delay_ms / 1000, self._remove_files, replaced)
         return True
 
     def _remove_files(self, segments: list[Segment]) -> None:

@@ -3,6 +3,7 @@
 A simulated disk that forgets what was not synced takes the place of `OsFiles`. Faults are `OSError`s on both sides.
 """
 
+import contextlib
 import errno
 import fcntl
 import mmap
@@ -172,6 +173,12 @@ def _write_in_parts(file: File, buffers: Sequence[BytesLike], position: int) -> 
             written -= len(remaining.pop())
         if written:
             remaining[-1] = remaining[-1][written:]
+
+
+def rename_if_there(files: Files, source: Path, target: Path) -> None:
+    """Rename a file that may be missing: one system call, where asking first would take two."""
+    with contextlib.suppress(FileNotFoundError):
+        files.rename(source, target)
 
 
 def read_file(files: Files, path: Path) -> bytes | None:

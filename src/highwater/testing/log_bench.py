@@ -96,6 +96,7 @@ class LogBench:
         for group in compaction.groups():
             replaced = self.log.replace_segments(group)
             assert replaced is not None, "nobody else changes this log"
+            self.log.sync_names()
             for segment in replaced:
                 segment.remove()
         self.log.finish_compaction(compaction.end_offset)

@@ -2,8 +2,12 @@
 
 1. The indexes of the new segment get the names `.index.swap` and so on; nobody looks at them.
 2. Its batches get the name `.log.swap`: from here on the new segment stands.
-3. The old segments go.
+3. The old segments get names that end with `.deleted`.
 4. The new files lose `.swap`, the batches last.
+5. The folder is synced, and then the old files may go.
+
+All but the last step are renames in one folder, which a journaling file system makes durable in their order: after a
+power cut the first few of them have happened. So nothing waits for the disk before the end, and that on a thread.
 
 A start that finds a `.log.swap` does 3 and 4 again. Which segments are old is told by the offsets that it covers:
 compaction always keeps the last batch, as an empty one if need be.
@@ -14,7 +18,7 @@ from typing import Final
 
 from highwater.storage import batch_scan
 from highwater.storage.errors import DamagedSegment
-from highwater.storage.files import Files
+from highwater.storage.files import Files, rename_if_there
 from highwater.storage.offset_index import OffsetIndex
 from highwater.storage.segment import LOG_SUFFIX
 from highwater.storage.time_index import TimeIndex
@@ -32,19 +36,14 @@ def commit(files: Files, folder: Path, base_offset: int) -> None:
     """Let the new segment stand (steps 1 and 2)."""
     for suffix in _SEGMENT_SUFFIXES:
         written = folder / FOLDER / f"{base_offset:020d}{suffix}"
-        if files.exists(written):
-            files.rename(written, folder / f"{base_offset:020d}{suffix}{SWAP_SUFFIX}")
-    files.sync_folder(folder)
+        rename_if_there(files, written, folder / f"{base_offset:020d}{suffix}{SWAP_SUFFIX}")
 
 
 def finish(files: Files, folder: Path, base_offset: int) -> None:
     """Give the new segment its final names (step 4)."""
     for suffix in _SEGMENT_SUFFIXES:
         path = folder / f"{base_offset:020d}{suffix}"
-        swapped = path.with_name(path.name + SWAP_SUFFIX)
-        if files.exists(swapped):
-            files.rename(swapped, path)
-    files.sync_folder(folder)
+        rename_if_there(files, path.with_name(path.name + SWAP_SUFFIX), path)
 
 
 def complete_after_crash(files: Files, folder: Path) -> list[str]:
@@ -57,6 +56,7 @@ def complete_after_crash(files: Files, folder: Path) -> list[str]:
             end_offset = _end_offset(files, folder / name, base_offset)
             _remove_segments(files, folder, names, base_offset, end_offset)
             finish(files, folder, base_offset)
+            files.sync_folder(folder)
             notes.append(f"{folder / name} was about to take its place after compaction, and did")
         elif name == FOLDER:
             remove_written(files, folder)

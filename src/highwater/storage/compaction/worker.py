@@ -19,7 +19,6 @@ from highwater.storage.compaction.messages import GO_ON, LENGTH, Failed, Finishe
 from highwater.storage.files import OsFiles
 
 _SET_PARENT_DEATH_SIGNAL: Final = 1
-_NICENESS: Final = 5
 _SHORTEST_PAUSE_SECONDS: Final = 0.01
 
 
@@ -59,9 +58,12 @@ def work(incoming: BinaryIO, outgoing: BinaryIO) -> None:
 
 
 def main() -> None:
-    """Work at low priority, and never outlive the broker: a new one may be compacting the same log by then."""
+    """Work when nobody else wants the processor, and never outlive the broker: a new one may compact the same log.
+
+    A lower niceness would not do: it gets fewer turns, but each may keep a broker waiting for milliseconds.
+    """
     ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    os.nice(_NICENESS)
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     work(sys.stdin.buffer, sys.stdout.buffer)
 
 
