@@ -16,7 +16,7 @@ from highwater.protocol.messages.fetch import FetchResponse
 from highwater.protocol.messages.produce import ProduceResponse
 from highwater.protocol.records.batch import iter_batches
 from highwater.testing.broker import BrokerFailed, BrokerProcess
-from highwater.testing.failing_disk import MODULE, break_disk, repair_disk
+from highwater.testing.failing_disk import MODULE, break_disk, break_sending, hang_disk, repair_disk
 from highwater.testing.log_bench import a_batch
 from highwater.testing.requests import fetch_request, produce_request
 from highwater.testing.waiting import PATIENCE_SECONDS, wait_until
@@ -119,6 +119,42 @@ def test_a_disk_that_cannot_be_read_is_noticed_by_reading(house: House) -> None:
     assert house.read(1)[1] == 0
     wait_until(lambda: house.errors_of_log_dirs()[str(bad)] == ErrorCode.KAFKA_STORAGE_ERROR, "the disk is offline")
     assert house.write(3) == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_disk_that_fails_in_the_midst_of_an_answer_is_taken_offline(house: House) -> None:
+    """It used to cost the connection only: the reader came back, again and again, to the same broken disk."""
+    bad = house.disks[1]
+    with WireClient(house.broker.bootstrap_servers) as client:
+        for _ in range(3):  # more than is read and sent with the head of an answer
+            client.call(produce_request(TOPIC, a_batch(bytes(40_000)), partition=1), ProduceResponse, 8)
+    assert house.read(1) == (ErrorCode.NONE, 4)
+    break_sending(bad)
+    with pytest.raises(ConnectionClosed):
+        house.read(1)
+    wait_until(lambda: house.errors_of_log_dirs()[str(bad)] == ErrorCode.KAFKA_STORAGE_ERROR, "the disk is offline")
+    assert house.read(1) == (ErrorCode.KAFKA_STORAGE_ERROR, 0)
+    assert house.read(0) == (ErrorCode.NONE, 1)
+
+
+def test_who_waits_for_a_slow_disk_keeps_nobody_else_waiting(house: House) -> None:
+    """Old data is found and read on a thread; the loop that serves everybody never reads what is not in memory."""
+    slow = house.disks[1]
+    for partition in range(PARTITIONS):
+        with WireClient(house.broker.bootstrap_servers) as client:
+            client.call(produce_request(TOPIC, a_batch(bytes(100_000)), partition=partition), ProduceResponse, 8)
+    assert house.broker.stop() == 0
+    house.broker.start()
+    assert house.write(3) == ErrorCode.NONE, "the first write looks at what is there"
+    hang_disk(slow)
+    with WireClient(house.broker.bootstrap_servers) as reader:
+        asked = reader.send(fetch_request(TOPIC, 0, partition=1, max_wait_ms=0), 11)
+        for _ in range(20):
+            assert house.write(3) == ErrorCode.NONE, "writes to the slow disk too"
+        assert house.read(0) == (ErrorCode.NONE, 2)
+        repair_disk(slow)
+        records = reader.receive(FetchResponse, 11, asked).responses[0].partitions[0].records
+    assert isinstance(records, memoryview)
+    assert len(list(iter_batches(records))) == 2
 
 
 def test_a_real_client_learns_which_of_its_records_were_not_taken(house: House) -> None:

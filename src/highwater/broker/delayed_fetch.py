@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from highwater.model.errors import KafkaError
 from highwater.model.ids import Offset
 from highwater.protocol.messages.fetch import AbortedTransaction, PartitionData
+from highwater.storage.errors import NotInMemory
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop, TimerHandle
+    from asyncio import AbstractEventLoop, Future, TimerHandle
     from collections.abc import Callable
 
     from highwater.broker.fetch_interest import FetchEntry, FetchInterest
     from highwater.broker.partition import Partition
     from highwater.model.ids import BrokerId
     from highwater.protocol.messages.fetch import FetchRequest, FetchResponse
+
+MOST_READS_AHEAD: Final = 4
+"""So often a fetch lets a thread read first, if the disk has to be asked; then it waits for the disk itself.
+
+Once for an index and once for the batches is enough, unless memory is so short that they are forgotten at once.
+"""
 
 READ_COMMITTED: Final = 1
 """The isolation level that shows nothing of an open or aborted transaction."""
@@ -29,6 +37,9 @@ class Caller(Protocol):
 
     def closer_replica(self, partition: Partition, offset: Offset, /) -> BrokerId | None:
         """Return who should be asked instead because it is closer to the caller."""
+
+    def on_a_thread(self, work: Callable[[], None], /) -> Future[None]:
+        """Have something done that waits for the disk."""
 
     def assemble(self, read: list[tuple[FetchEntry, PartitionData]], /) -> FetchResponse:
         """Return the response that carries these partitions."""
@@ -63,15 +74,19 @@ class DelayedFetch:
     __slots__ = (
         "_answer",
         "_caller",
+        "_cold",
         "_committed_only",
         "_full",
         "_gathered_bytes",
         "_interest",
+        "_is_overdue",
+        "_is_reading_ahead",
         "_keep_interest",
         "_loop",
         "_max_bytes",
         "_max_wait_ms",
         "_min_bytes",
+        "_reads_ahead",
         "_timer",
         "_woken",
     )
@@ -99,10 +114,20 @@ class DelayedFetch:
         self._timer: TimerHandle | None = None
         self._gathered_bytes = 0
         self._woken = False
+        self._cold: list[Callable[[], object]] = []
+        """What must be read from the disk before some partitions can be looked at."""
+        self._reads_ahead = 0
+        self._is_reading_ahead = False
+        self._is_overdue = False
 
     def at_once(self) -> FetchResponse | None:
         """Return the answer if there is enough to read, or if the client does not wait; None if `start` must."""
-        return self._answer_of(self._read(), last_chance=self._max_wait_ms <= 0)
+        reading = self._read()
+        if self._cold:
+            if not self._is_worth_telling(reading):
+                return None
+            self._read_ahead()
+        return self._answer_of(reading, last_chance=self._max_wait_ms <= 0)
 
     def start(self, answer: Callable[[FetchResponse], None]) -> None:
         """Read; answer if that is enough or the client does not wait, otherwise park."""
@@ -133,8 +158,15 @@ class DelayedFetch:
             self._try_to_answer(last_chance=True)
 
     def _try_to_answer(self, *, last_chance: bool) -> None:
+        self._is_overdue = self._is_overdue or last_chance
+        if self._is_reading_ahead:
+            return
         reading = self._read()
-        response = self._answer_of(reading, last_chance=last_chance)
+        if self._cold:
+            self._read_ahead()
+            if not self._is_worth_telling(reading):
+                return
+        response = self._answer_of(reading, last_chance=self._is_overdue)
         if response is None:
             self._gathered_bytes = reading.size_bytes
             self._park()
@@ -144,6 +176,28 @@ class DelayedFetch:
             self._leave()
         assert answer is not None
         answer(response)
+
+    @staticmethod
+    def _is_worth_telling(reading: Reading) -> bool:
+        """Say whether what is in memory shall not wait for what is on the disk only."""
+        return reading.size_bytes > 0 or reading.is_urgent
+
+    def _read_ahead(self) -> None:
+        """Let a thread read what is not in memory, and look again then; or let the next fetch, if this one is over."""
+        self._reads_ahead += 1
+        self._is_reading_ahead = True
+        self._caller.on_a_thread(partial(_read_all, self._cold)).add_done_callback(self._has_read_ahead)
+
+    def _has_read_ahead(self, done: Future[None]) -> None:
+        self._is_reading_ahead = False
+        if not done.cancelled() and done.exception() is not None:
+            self._reads_ahead = MOST_READS_AHEAD  # the disk fails: look without a thread, and meet the error there
+        if self._answer is not None:
+            self._try_to_answer(last_chance=False)
+
+    @property
+    def _may_wait(self) -> bool:
+        return self._reads_ahead >= MOST_READS_AHEAD
 
     def _answer_of(self, reading: Reading, *, last_chance: bool) -> FetchResponse | None:
         """Return the answer that carries what was read, unless it is worth waiting for more."""
@@ -176,6 +230,7 @@ class DelayedFetch:
         The first batch found is taken even when it is larger than asked (KIP-74), or a reader could never pass it.
         """
         reading = Reading()
+        self._cold = []
         for entry in self._interest.entries.values() if self._full else self._interest.changed:
             left_bytes = self._max_bytes - reading.size_bytes
             first = reading.size_bytes == 0
@@ -183,7 +238,10 @@ class DelayedFetch:
                 reading.unread.append(entry)
                 if not self._full:
                     continue
+            cold = len(self._cold)
             data = self._read_entry(entry, left_bytes, at_least_one_batch=first)
+            if len(self._cold) > cold:
+                reading.unread.append(entry)
             size_bytes = len(data.records) if data.records is not None else 0
             reading.size_bytes += size_bytes
             urgent = bool(data.error_code) or data.diverging_epoch is not None or data.preferred_read_replica >= 0
@@ -207,7 +265,10 @@ class DelayedFetch:
                     max_bytes=min(entry.max_bytes, budget_bytes),
                     committed_only=self._committed_only,
                     at_least_one_batch=at_least_one_batch,
+                    may_wait=self._may_wait,
                 )
+        except NotInMemory as error:
+            return self._cold_entry(partition, entry, error)
         except KafkaError as error:
             entry.unfollow()
             return PartitionData(
@@ -223,6 +284,17 @@ class DelayedFetch:
             records=records if records is not None else b"",
         )
 
+    def _cold_entry(self, partition: Partition, entry: FetchEntry, error: NotInMemory) -> PartitionData:
+        """Return what is known of a partition whose batches have to be read from the disk first."""
+        self._cold.append(error.fetch)
+        return PartitionData(
+            partition_index=entry.key[1],
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log.log_start_offset,
+            records=b"",
+        )
+
     def _aborted(self, partition: Partition, start: Offset, has_records: bool) -> list[AbortedTransaction] | None:  # noqa: FBT001
         if not self._committed_only:
             return None
@@ -232,6 +304,11 @@ class DelayedFetch:
             AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
             for aborted in partition.log.aborted_transactions(start, partition.last_stable_offset)
         ]
+
+
+def _read_all(cold: list[Callable[[], object]]) -> None:
+    for fetch in cold:
+        fetch()
 
 
 def _is_news(entry: FetchEntry, data: PartitionData) -> bool:

@@ -406,13 +406,15 @@ class Partition:
         return self.leadership is None or self.high_watermark >= self.leadership.start_offset
 
     def read(
-        self, offset: Offset, *, max_bytes: int, committed_only: bool, at_least_one_batch: bool
+        self, offset: Offset, *, max_bytes: int, committed_only: bool, at_least_one_batch: bool, may_wait: bool = True
     ) -> FileRegion | None:
-        """Return what a consumer may read from `offset` on, or None if there is nothing yet."""
+        """Return what a consumer may read from `offset` on, or None if there is nothing yet; else see `Log.read`."""
         limit = self.last_stable_offset if committed_only else self.high_watermark
         if limit <= offset <= self.log.log_end_offset:
             return None
-        return self.log.read(offset, max_bytes=max_bytes, up_to=limit, at_least_one=at_least_one_batch)
+        return self.log.read(
+            offset, max_bytes=max_bytes, up_to=limit, at_least_one=at_least_one_batch, may_wait=may_wait
+        )
 
     # Replicating ----------------------------------------------------------------------------------------------------
 
@@ -440,10 +442,12 @@ class Partition:
         self._grow_isr(leadership)
         return None
 
-    def read_for_replica(self, offset: Offset, *, max_bytes: int, at_least_one_batch: bool) -> FileRegion | None:
+    def read_for_replica(
+        self, offset: Offset, *, max_bytes: int, at_least_one_batch: bool, may_wait: bool = True
+    ) -> FileRegion | None:
         """Return what a follower lacks from `offset` on, committed or not; None if it has everything."""
         end = self.log.log_end_offset
-        return self.log.read(offset, max_bytes=max_bytes, up_to=end, at_least_one=at_least_one_batch)
+        return self.log.read(offset, max_bytes=max_bytes, up_to=end, at_least_one=at_least_one_batch, may_wait=may_wait)
 
     def append_from_leader(
         self, records: memoryview, *, high_watermark: Offset, log_start_offset: Offset, now_ms: int

@@ -8,6 +8,7 @@ from highwater.broker.delayed_fetch import DelayedFetch
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.protocol.messages.fetch import EpochEndOffset, PartitionData
 from highwater.replication.fencing import check_replica_epoch
+from highwater.storage.errors import NotInMemory
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -62,6 +63,9 @@ class ReplicaFetch(DelayedFetch):
             partition = self._caller.find(entry)
             entry.follow(partition)
             return self._read_partition(partition, entry, budget_bytes, at_least_one_batch=at_least_one_batch)
+        except NotInMemory as error:
+            assert partition is not None
+            return self._cold_entry(partition, entry, error)
         except KafkaError as error:
             entry.unfollow()
             refused = PartitionData(
@@ -92,6 +96,7 @@ class ReplicaFetch(DelayedFetch):
                 entry.fetch_offset,
                 max_bytes=min(entry.max_bytes, budget_bytes),
                 at_least_one_batch=at_least_one_batch,
+                may_wait=self._may_wait,
             )
         if records is not None:
             self._throttles.sent(partition, self._replica, len(records))

@@ -1,11 +1,12 @@
 """Walk through the batches of a segment by their headers, reading the file in chunks."""
 
 from collections.abc import Iterator
+from functools import partial
 from struct import Struct
 from typing import Final, NamedTuple
 
 from highwater.protocol.records.batch import HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader
-from highwater.storage.errors import DamagedSegment
+from highwater.storage.errors import DamagedSegment, NotInMemory
 from highwater.storage.files import File
 
 LOOKUP_CHUNK_BYTES: Final = 8 * 1024
@@ -44,16 +45,20 @@ class Located(NamedTuple):
     """The last offset of the batch at which the walk began, which an index entry can be checked by."""
 
 
-def locate(file: File, start: int, end: int, offset: int) -> Located | None:
+def locate(file: File, start: int, end: int, offset: int, *, may_wait: bool = True) -> Located | None:
     """Return the first batch from `start` on that ends at or after `offset`, or None. Raises DamagedSegment.
 
     The walk of `headers`, without its objects: a reader of small batches passes a dozen of them in every fetch.
+    Who may not wait for the disk gets NotInMemory where that would be needed.
     """
     position = start
     first_last_offset = -1
     unpack = _SPAN.unpack_from
     while position < end:
-        chunk = file.read(position, min(LOOKUP_CHUNK_BYTES, end - position))
+        length = min(LOOKUP_CHUNK_BYTES, end - position)
+        chunk = file.read(position, length) if may_wait else file.read_without_waiting(position, length)
+        if chunk is None:
+            raise NotInMemory(partial(file.read, position, length))
         within, last_start = 0, len(chunk) - HEADER_BYTES
         if last_start < 0:
             raise DamagedSegment(position, f"{len(chunk)} bytes are too few for a batch")

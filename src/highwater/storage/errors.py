@@ -1,5 +1,7 @@
 """What storage answers when it cannot do what it was asked."""
 
+from collections.abc import Callable
+
 from highwater.model.errors import ErrorCode, KafkaError, StorageError
 
 
@@ -48,3 +50,11 @@ class DamagedSegment(StorageError):
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"damaged at byte {position}: {reason}")
         self.position = position
+
+
+class NotInMemory(Exception):
+    """Whoever may not wait would have to wait for the disk. `fetch` does the waiting, on a thread; then try again."""
+
+    def __init__(self, fetch: Callable[[], object]) -> None:
+        super().__init__("not in memory")
+        self.fetch = fetch

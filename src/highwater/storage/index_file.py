@@ -20,7 +20,17 @@ class IndexFile:
     suffix: ClassVar[str]
     entry_bytes: ClassVar[int]
 
-    __slots__ = ("_end", "_files", "_folder", "_mapped", "_memory", "_writable_end", "base_offset", "max_bytes")
+    __slots__ = (
+        "_end",
+        "_files",
+        "_folder",
+        "_mapped",
+        "_memory",
+        "_was_read",
+        "_writable_end",
+        "base_offset",
+        "max_bytes",
+    )
 
     def __init__(self, files: Files, folder: Path, base_offset: int, *, size: int, max_bytes: int) -> None:
         self._files = files
@@ -31,6 +41,7 @@ class IndexFile:
         self._memory: MutableBytes = _NOTHING
         self._end = size - size % self.entry_bytes
         self._writable_end = 0
+        self._was_read = False
 
     @property
     def path(self) -> Path:
@@ -53,6 +64,16 @@ class IndexFile:
             self._mapped = self._files.map(self.path, self._end)
             self._memory = self._mapped.memory
         return self._memory
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether a look needs no disk, as far as we know: the file is mapped, or was just read."""
+        return self._mapped is not None or self._was_read or not self._end
+
+    def read_all(self) -> None:
+        """Bring all entries into memory, however long the disk takes: for a thread."""
+        self._files.open(self.path).read(0, self._end)
+        self._was_read = True
 
     def _make_room(self) -> None:
         """Map the file at its full length, and have the disk set aside space for the next entries."""

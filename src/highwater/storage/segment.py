@@ -6,8 +6,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from highwater.protocol.records.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader
 from highwater.storage import batch_scan
-from highwater.storage.errors import DamagedSegment
-from highwater.storage.files import BytesLike, File, Files, write_all
+from highwater.storage.errors import DamagedSegment, NotInMemory
+from highwater.storage.files import BytesLike, File, Files, rename_if_there, write_all
 from highwater.storage.log_config import LogConfig
 from highwater.storage.offset_index import OffsetIndex
 from highwater.storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
@@ -18,6 +18,8 @@ DELETED_SUFFIX: Final = ".deleted"
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
 _NOT_READ: Final = -2
+_SURELY_IN_MEMORY_BYTES: Final = 8 * 1024 * 1024
+"""So much of what was written last is in the page cache, which need not be asked."""
 
 
 BatchSummary: TypeAlias = tuple[int, int, int]
@@ -206,18 +208,24 @@ class Segment:
         located = self.locate(offset)
         return None if located is None else (located[0], self.header_at(located[0]))
 
-    def locate(self, offset: int) -> tuple[int, int] | None:
-        """Return position and size of the first batch that ends at or after `offset`."""
+    def locate(self, offset: int, *, may_wait: bool = True) -> tuple[int, int] | None:
+        """Return position and size of the first batch that ends at or after `offset`.
+
+        Who may not wait for the disk gets NotInMemory where that would be needed.
+        """
         try:
-            return self._locate(offset)
+            return self._locate(offset, may_wait=may_wait)
         except DamagedSegment:
             # An index that points nowhere is repaired; if the log itself is damaged this raises again.
             self.rebuild_indexes()
-            return self._locate(offset)
+            return self._locate(offset, may_wait=True)
 
-    def _locate(self, offset: int) -> tuple[int, int] | None:
+    def _locate(self, offset: int, *, may_wait: bool) -> tuple[int, int] | None:
+        if not (may_wait or self.offset_index.is_at_hand):
+            raise NotInMemory(self.offset_index.read_all)
         indexed_offset, start = self.offset_index.lookup(offset)
-        found = batch_scan.locate(self.file, start, self.size, offset)
+        is_recent = self._is_changed and self.size - start <= _SURELY_IN_MEMORY_BYTES
+        found = batch_scan.locate(self.file, start, self.size, offset, may_wait=may_wait or is_recent)
         if found is None:
             return None
         if start and found.first_last_offset != indexed_offset:
@@ -321,8 +329,7 @@ class Segment:
         """Rename all files out of the log: the next start removes them. Who holds the batches may read on."""
         self._let_go()
         for path in (self.path, *self.index_paths()):
-            if self._files.exists(path):
-                self._files.rename(path, _deleted(path))
+            rename_if_there(self._files, path, _deleted(path))
         self._is_deleted = True
 
     def remove(self) -> None:

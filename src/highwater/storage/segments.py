@@ -47,14 +47,14 @@ class Segments:
     # Reading
 
     def read(
-        self, offset: int, up_to: int, log_end_offset: int, *, max_bytes: int, at_least_one: bool
+        self, offset: int, up_to: int, log_end_offset: int, *, max_bytes: int, at_least_one: bool, may_wait: bool
     ) -> FileRegion | None:
         """Return the batches from the one that holds `offset` to the last one below `up_to`, of one segment."""
         segment = self.active
         position = self._recent_ends.get(offset)
         first_bytes = 0
         if position is None:
-            found = self._locate(offset)
+            found = self._locate(offset, may_wait=may_wait)
             if found is None:
                 return None
             segment, position, first_bytes = found
@@ -68,10 +68,10 @@ class Segments:
             available = max(first_bytes, max_bytes)
         return FileRegion(segment.file, position, available)
 
-    def _locate(self, offset: int) -> tuple[Segment, int, int] | None:
+    def _locate(self, offset: int, *, may_wait: bool) -> tuple[Segment, int, int] | None:
         """Return position and size of the first batch that ends at or after `offset`, in its segment."""
         for segment in (self.active,) if offset >= self.active.base_offset else self.since(offset):
-            located = segment.locate(offset)
+            located = segment.locate(offset, may_wait=may_wait)
             if located is not None:
                 return segment, *located
         return None

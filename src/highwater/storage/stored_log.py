@@ -91,11 +91,14 @@ class StoredLog:
 
     # Reading
 
-    def read(self, offset: int, *, max_bytes: int, up_to: int, at_least_one: bool = True) -> FileRegion | None:
+    def read(
+        self, offset: int, *, max_bytes: int, up_to: int, at_least_one: bool = True, may_wait: bool = True
+    ) -> FileRegion | None:
         """Return the batches from the one that holds `offset` to the last one below `up_to`, or None.
 
         At most `max_bytes`, which may cut the last batch short; but the first one is returned whole, or not at all when
-        it is too large and `at_least_one` is not asked for. Raises OffsetOutOfRange.
+        it is too large and `at_least_one` is not asked for. Raises OffsetOutOfRange, and NotInMemory when they cannot
+        be found without waiting for the disk and the caller may not.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             self._raise_out_of_range(offset)
@@ -103,7 +106,7 @@ class StoredLog:
             return None
         try:
             return self.segments.read(
-                offset, up_to, self.log_end_offset, max_bytes=max_bytes, at_least_one=at_least_one
+                offset, up_to, self.log_end_offset, max_bytes=max_bytes, at_least_one=at_least_one, may_wait=may_wait
             )
         except OSError as error:
             self.health.noticed(error)
@@ -249,9 +252,10 @@ class StoredLog:
             )
 
     def replace_segments(self, group: CompactedGroup) -> list[Segment] | None:
-        """Put a compacted segment in the place of those it was made from; return these, for later removal.
+        """Put a compacted segment in the place of those it was made from; return these, to be removed later.
 
-        None when they are no longer what they were: retention or truncation came first. Raises StorageError.
+        They may be removed after `sync_names`, never before. None when they are no longer what they were: retention or
+        truncation came first. Raises StorageError.
         """
         expected = {member.base_offset: member.sizes.log for member in group.replaced}
         old = [segment for segment in self.segments if expected.get(segment.base_offset) == segment.size]
@@ -274,6 +278,11 @@ class StoredLog:
             self._remove_snapshots(segment.base_offset for segment in old[1:])
         self._names_changed = True
         return old
+
+    def sync_names(self) -> None:
+        """Return when the disk knows which files there are; for a thread. Raises StorageError."""
+        with self._disk_may_fail("sync the names in"):
+            self._files.sync_folder(self.directory)
 
     def finish_compaction(self, end_offset: int) -> None:
         """Know that all below `end_offset` is compacted, unless it was truncated and written anew in the meantime."""

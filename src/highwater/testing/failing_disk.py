@@ -1,12 +1,15 @@
 """A broker whose disks fail when they are told to: `python -m highwater.testing.failing_disk serve ...`.
 
 break_disk(broker.data_dir)      # from now on every access to this log dir is an EIO
+break_sending(broker.data_dir)   # only `sendfile` fails: pages that were in memory a moment ago must be read again
+hang_disk(broker.data_dir)       # reading takes as long as it is so
 repair_disk(broker.data_dir)     # a broker that is started again finds it well
 """
 
 import errno
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -14,24 +17,43 @@ from typing import Final
 from highwater.storage.files import BytesLike, Entry, File, Lock, MappedFile, OsFile, OsFiles, Space
 
 MODULE: Final = "highwater.testing.failing_disk"
+BROKEN: Final = ".broken"
+UNSENDABLE: Final = ".unsendable"
+HANGING: Final = ".hanging"
+_PAUSE_SECONDS: Final = 0.01
 
 
 def break_disk(log_dir: Path) -> None:
     """Let every access to a log dir fail."""
-    _mark(log_dir).touch()
+    _mark(log_dir, BROKEN).touch()
+
+
+def break_sending(log_dir: Path) -> None:
+    """Let nothing of a log dir be sent from the page cache."""
+    _mark(log_dir, UNSENDABLE).touch()
+
+
+def hang_disk(log_dir: Path) -> None:
+    """Let nobody who reads in a log dir get an answer."""
+    _mark(log_dir, HANGING).touch()
 
 
 def repair_disk(log_dir: Path) -> None:
     """Let accesses to a log dir work again."""
-    _mark(log_dir).unlink(missing_ok=True)
+    for suffix in (BROKEN, UNSENDABLE, HANGING):
+        _mark(log_dir, suffix).unlink(missing_ok=True)
 
 
-def _mark(log_dir: Path) -> Path:
-    return log_dir.with_name(log_dir.name + ".broken")
+def _mark(log_dir: Path, suffix: str) -> Path:
+    return log_dir.with_name(log_dir.name + suffix)
 
 
-def _check(path: Path) -> None:
-    if any(_mark(folder).exists() for folder in (path, *path.parents) if folder.name):
+def _is_marked(path: Path, suffix: str) -> bool:
+    return any(_mark(folder, suffix).exists() for folder in (path, *path.parents) if folder.name)
+
+
+def _check(path: Path, suffix: str = BROKEN) -> None:
+    if _is_marked(path, suffix):
         raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
 
 
@@ -101,11 +123,17 @@ class _FailingFile(OsFile):
         super().__init__(path, access)
         self._path = path
 
+    def fileno(self) -> int:
+        _check(self._path, UNSENDABLE)
+        return super().fileno()
+
     def write(self, buffers: Sequence[BytesLike], position: int) -> int:
         _check(self._path)
         return super().write(buffers, position)
 
     def read(self, position: int, length: int) -> bytes:
+        while _is_marked(self._path, HANGING):
+            time.sleep(_PAUSE_SECONDS)
         _check(self._path)
         return super().read(position, length)
 

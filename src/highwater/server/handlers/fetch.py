@@ -36,6 +36,9 @@ from highwater.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from highwater.server.current_leader import LEADER_IS_ELSEWHERE, current_leader, leader_address
 
 if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Callable
+
     from highwater.broker.broker import Broker
     from highwater.broker.partition import Partition
     from highwater.server.request_context import RequestContext
@@ -102,6 +105,11 @@ class _Caller:
         if not self._rack or not _reads_from_followers(broker):
             return None
         return closest_replica(partition, self._rack, offset, broker.cluster)
+
+    def on_a_thread(self, work: Callable[[], None]) -> Future[None]:
+        """Have something done that waits for the disk."""
+        broker = self._context.broker
+        return broker.loop.run_in_executor(broker.disk_threads, work)
 
     def assemble(self, read: list[tuple[FetchEntry, PartitionData]]) -> FetchResponse:
         """Return the response that carries these partitions."""
