@@ -18,15 +18,18 @@ from benchmarks import (
     groups,
     latency,
     life,
+    outages,
     raw_clients,
     real_clients,
+    replicated,
     report,
     spark,
     storage,
     transactions,
 )
 from benchmarks.brokers import ROOT, ApacheKafka, Broker, Highwater
-from benchmarks.measuring import Arena, Effort, Line, Metric
+from benchmarks.clusters import ApacheKafkaCluster, HighwaterCluster
+from benchmarks.measuring import Arena, ArenaT, ClusterArena, Effort, Line, Metric
 from benchmarks.raw_clients import LARGE_BATCH_BYTES, MANY_CONNECTIONS, SMALL_BATCH_BYTES, fill
 from benchmarks.topics import scratch_topic
 
@@ -67,8 +70,10 @@ LINES: Final = (
     Line("busy-latency", "acknowledged write beside a compaction and a cold reader", storage.busy_latency),
     Line("many-partitions", "10,000 partitions on one broker", storage.many_partitions),
 )
+CLUSTER_LINES: Final = (*replicated.LINES, *outages.LINES)
 FULL: Final = Effort(rounds=5, seconds=5.0, warm_up_seconds=1.0, scale=1.0)
 QUICK: Final = Effort(rounds=2, seconds=1.0, warm_up_seconds=0.5, scale=0.1)
+Results = dict[str, tuple[Line[Any], list[Metric]]]
 OUTPUT: Final = ROOT / ".bench"
 WARM_UP_REQUESTS: Final = 40_000
 """Per size, over all connections: the JVM compiles what it has seen run tens of thousands of times."""
@@ -78,21 +83,18 @@ def main(arguments: Sequence[str]) -> int:
     """Run the lines that were asked for."""
     options = parse(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the brokers are stopped too
-    lines = [line for line in LINES if not options.only or line.name in options.only]
     effort = replace(QUICK if options.quick else FULL, **given(rounds=options.rounds, seconds=options.seconds))
-    results: dict[str, tuple[Line, list[Metric]]] = {}
+    results: Results = {}
+
+    def is_asked_for(line: Line[Any]) -> bool:
+        return not options.only or line.name in options.only
+
     OUTPUT.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="data-", dir=OUTPUT) as scratch:
-        directory = Path(scratch)
-        with Highwater(directory / "ours") as ours, ApacheKafka(directory / "theirs") as theirs:
-            arena = Arena(ours, theirs, effort, directory, say)
-            say("warming up")
-            for broker in arena.brokers:
-                warm_up(broker, effort)
-            for line in lines:
-                say(f"{line.title} ({line.name})")
-                results[line.name] = (line, line.run(arena))
-                (OUTPUT / "results.json").write_text(report.as_json(results, effort), encoding="utf-8")
+        if lines := [line for line in LINES if is_asked_for(line)]:
+            run_on_brokers(lines, effort, Path(scratch), results)
+        if cluster_lines := [line for line in CLUSTER_LINES if is_asked_for(line)]:
+            run_on_clusters(cluster_lines, effort, Path(scratch), results)
     table = report.as_markdown(results, effort)
     (OUTPUT / "results.md").write_text(table, encoding="utf-8")
     if options.publish:
@@ -101,12 +103,44 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def run_on_brokers(lines: Sequence[Line[Arena]], effort: Effort, directory: Path, results: Results) -> None:
+    """Run lines of single brokers."""
+    with Highwater(directory / "ours") as ours, ApacheKafka(directory / "theirs") as theirs:
+        arena = Arena(ours, theirs, effort, directory, say)
+        say("warming up")
+        for broker in arena.brokers:
+            warm_up(broker, effort)
+        run(lines, arena, results)
+
+
+def run_on_clusters(lines: Sequence[Line[ClusterArena]], effort: Effort, directory: Path, results: Results) -> None:
+    """Run lines of three brokers."""
+    with HighwaterCluster(directory / "ours") as ours, ApacheKafkaCluster(directory / "theirs") as theirs:
+        arena = ClusterArena(ours, theirs, effort, directory, say)
+        say("warming up clusters")
+        for cluster in arena.both:
+            replicated.warm_up(cluster, effort)
+        run(lines, arena, results)
+
+
+def run(lines: Sequence[Line[ArenaT]], arena: ArenaT, results: Results) -> None:
+    """Run one line after the other, and keep what is there so far."""
+    for line in lines:
+        say(f"{line.title} ({line.name})")
+        results[line.name] = (line, line.run(arena))
+        (OUTPUT / "results.json").write_text(report.as_json(results, arena.effort), encoding="utf-8")
+
+
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a minute or two: shows that it runs, proves nothing")
     parser.add_argument(
-        "--only", nargs="+", metavar="LINE", choices=[line.name for line in LINES], help="run only these lines"
+        "--only",
+        nargs="+",
+        metavar="LINE",
+        choices=[line.name for line in (*LINES, *CLUSTER_LINES)],
+        help="run only these lines",
     )
     parser.add_argument("--rounds", type=int, metavar="N", help="rounds that count, of each line and each broker")
     parser.add_argument("--seconds", type=float, metavar="S", help="how long a round of a raw line takes")

@@ -56,6 +56,11 @@ class Broker(ABC):
         assert self._process is not None, "the broker is not running"
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is alive."""
+        return self._process is not None and self._process.poll() is None
+
     @abstractmethod
     def command(self) -> list[str]:
         """Return the command that runs the broker in the foreground."""
@@ -137,20 +142,36 @@ class ApacheKafka(Broker):
     name = "Apache Kafka"
     format_options: tuple[str, ...] = ()  # for what must be there before the first start, such as passwords
 
+    def __init__(
+        self,
+        directory: Path,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        node_id: int = 1,
+        controller: str | None = None,
+        voters: str | None = None,
+        cluster_id: str | None = None,
+    ) -> None:
+        """Without the keywords it is a cluster of one."""
+        super().__init__(directory, overrides)
+        self._node_id = node_id
+        self._controller = controller or f"127.0.0.1:{free_port()}"
+        self._voters = voters or f"{node_id}@{self._controller}"
+        self._cluster_id = cluster_id or new_cluster_id()
+
     @property
     def _properties_file(self) -> Path:
         return self.directory / "server.properties"
 
     def settings(self) -> Mapping[str, object]:
         """Return its settings: addresses, and what a cluster of one broker cannot do without."""
-        controller = f"127.0.0.1:{free_port()}"
         return {
             "process.roles": "broker,controller",
-            "node.id": 1,
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
+            "node.id": self._node_id,
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{self._controller}",
             "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": f"1@{controller}",
+            "controller.quorum.voters": self._voters,
             "log.dirs": self.directory / "data",
             "offsets.topic.replication.factor": 1,
             "transaction.state.log.replication.factor": 1,
@@ -165,10 +186,7 @@ class ApacheKafka(Broker):
         super().prepare()
         lines = [f"{key}={value}" for key, value in self.settings().items()]
         self._properties_file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        cluster_id = (
-            base64.urlsafe_b64encode(uuid.UUID(int=uuid.uuid4().int >> 1).bytes).decode().rstrip("=")
-        )  # not "-..."
-        arguments = ("format", "-t", cluster_id, "-c", str(self._properties_file), *self.format_options)
+        arguments = ("format", "-t", self._cluster_id, "-c", str(self._properties_file), *self.format_options)
         subprocess.run(
             ["java", "-cp", f"{KAFKA_JARS}/*", "kafka.tools.StorageTool", *arguments],
             check=True,
@@ -179,6 +197,11 @@ class ApacheKafka(Broker):
     def command(self) -> list[str]:
         """Return the command that runs the broker in the foreground."""
         return ["java", *JVM_OPTIONS, "-cp", f"{KAFKA_JARS}/*", "kafka.Kafka", str(self._properties_file)]
+
+
+def new_cluster_id() -> str:
+    """Return a random id as Apache Kafka writes them, and not one that looks like an option."""
+    return base64.urlsafe_b64encode(uuid.UUID(int=uuid.uuid4().int >> 1).bytes).decode().rstrip("=")
 
 
 def free_port() -> int:

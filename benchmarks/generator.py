@@ -54,6 +54,7 @@ class Load:
     offsets: tuple[int, ...] = (0,)  # of a fetch: read in turn
     timestamps: tuple[int, ...] = ()  # of an offset by time: looked up in turn
     at_least_requests: int = 0  # go on until every connection has had as many answers
+    leaders: tuple[str, ...] = ()  # of a cluster: where each connection goes, instead of `bootstrap`
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,22 +226,23 @@ def connections_of(load: Load) -> list[Connection]:
 
 def connection_of(load: Load, number: int) -> Connection:
     """Open one connection of a load."""
+    address = load.leaders[number] if load.leaders else load.bootstrap
     match load.kind:
         case "fetch":
             exchanges = [fetch_exchange(load.topic, number, offset, load.fetch_bytes) for offset in load.offsets]
-            return FetchConnection(load.bootstrap, load.in_flight, exchanges)
+            return FetchConnection(address, load.in_flight, exchanges)
         case "commit":
             exchange = commit_exchange(load.topic, f"{load.topic}-group-{number}")
-            return UniformConnection(load.bootstrap, load.in_flight, [exchange], payload_bytes=1)
+            return UniformConnection(address, load.in_flight, [exchange], payload_bytes=1)
         case "offset by time":
             exchanges = [offset_by_time_exchange(load.topic, 0, timestamp) for timestamp in load.timestamps]
-            return UniformConnection(load.bootstrap, load.in_flight, exchanges, payload_bytes=1)
+            return UniformConnection(address, load.in_flight, exchanges, payload_bytes=1)
         case _:
             batch = batch_of(load.batch_bytes)
             exchange = produce_exchange(load.topic, number, batch, load.acks)
             if load.kind == "raw":
                 exchange = replace(exchange, answer_bytes=RAW_ANSWER_BYTES, error_at=LENGTH_BYTES)
-            return UniformConnection(load.bootstrap, load.in_flight, [exchange], len(batch))
+            return UniformConnection(address, load.in_flight, [exchange], len(batch))
 
 
 def drive(load: Load, on_start: Callable[[], None]) -> Count:

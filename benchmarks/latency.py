@@ -38,6 +38,9 @@ class Schedule:
     bootstrap: str
     topic: str
     records: int
+    records_per_second: int = RECORDS_PER_SECOND
+    acks: int = 1
+    leaders: tuple[str, ...] = ()  # of a cluster: where each connection goes, instead of `bootstrap`
 
 
 class Sender:
@@ -75,8 +78,8 @@ def drive(schedule: Schedule) -> list[float]:
     """Send every record at its time and return how long each took, in seconds."""
     batch = batch_of(RECORD_BYTES)
     senders = [
-        Sender(schedule.bootstrap, produce_exchange(schedule.topic, number, batch, acks=1))
-        for number in range(CONNECTIONS)
+        Sender(address, produce_exchange(schedule.topic, number, batch, schedule.acks))
+        for number, address in enumerate(schedule.leaders or [schedule.bootstrap] * CONNECTIONS)
     ]
     by_socket = {sender.socket: sender for sender in senders}
     latencies: list[float] = []
@@ -84,10 +87,10 @@ def drive(schedule: Schedule) -> list[float]:
     sent = 0
     while len(latencies) < schedule.records:
         now = time.perf_counter()
-        while sent < schedule.records and (due := started + sent / RECORDS_PER_SECOND) <= now:
-            senders[sent % CONNECTIONS].send(due)
+        while sent < schedule.records and (due := started + sent / schedule.records_per_second) <= now:
+            senders[sent % len(senders)].send(due)
             sent += 1
-        next_due = started + sent / RECORDS_PER_SECOND if sent < schedule.records else now + STALL_SECONDS
+        next_due = started + sent / schedule.records_per_second if sent < schedule.records else now + STALL_SECONDS
         ready, _, _ = select.select(by_socket, [], [], max(0.0, next_due - time.perf_counter()))
         for each in ready:
             by_socket[each].receive(latencies)

@@ -5,22 +5,29 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 from benchmarks.brokers import Broker
+from benchmarks.clusters import Cluster
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Which ratio, ours to theirs, is good enough."""
+    """Which ratio, ours to theirs, is good enough; or which figure of ours, whatever theirs is."""
 
     at_least: float | None = None
     at_most: float | None = None
+    ours_at_most: float | None = None
 
-    def is_met(self, ratio: float) -> bool:
-        """Whether `ratio` is good enough."""
+    def is_met(self, ours: float, ratio: float) -> bool:
+        """Whether our figure and its ratio to theirs are good enough."""
+        if self.ours_at_most is not None and ours > self.ours_at_most:
+            return False
         return (self.at_least is None or ratio >= self.at_least) and (self.at_most is None or ratio <= self.at_most)
 
     def __str__(self) -> str:
+        if self.ours_at_most is not None:
+            return f"ours ≤ {self.ours_at_most:g}"
         if self.at_least is not None:
             return f"≥ {self.at_least:g}"
         return f"≤ {self.at_most:.3g}" if self.at_most is not None else ""
@@ -39,14 +46,15 @@ class Metric:
     @property
     def ratio(self) -> float:
         """The median of ours over the median of theirs."""
-        if not self.ours or not self.theirs:
+        if not self.ours or not self.theirs or not statistics.median(self.theirs):
             return math.nan
         return statistics.median(self.ours) / statistics.median(self.theirs)
 
     @property
     def is_met(self) -> bool:
         """Whether the target is met."""
-        return self.target.is_met(self.ratio)
+        ours = statistics.median(self.ours) if self.ours else math.nan
+        return self.target.is_met(ours, self.ratio)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,41 +71,72 @@ class Effort:
         return max(1, int(number * self.scale))
 
 
+class Rival(Protocol):
+    """A broker or a cluster."""
+
+    @property
+    def name(self) -> str:
+        """Whose it is."""
+
+
+RivalT = TypeVar("RivalT", bound=Rival)
+
+
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One line of the table."""
+class Rivals(Generic[RivalT]):
+    """Where a line is run: ours and theirs, which are both up, and the means to start others."""
 
-    name: str
-    title: str
-    run: Callable[["Arena"], list[Metric]]
-    rival: str = "Apache Kafka"
-
-
-@dataclass(frozen=True, slots=True)
-class Arena:
-    """Where a line is run: the two brokers, which are both up, and the means to start others."""
-
-    ours: Broker
-    theirs: Broker
+    ours: RivalT
+    theirs: RivalT
     effort: Effort
     directory: Path
     say: Callable[[str], None]
 
     @property
-    def brokers(self) -> tuple[Broker, Broker]:
+    def both(self) -> tuple[RivalT, RivalT]:
         """Both, ours first."""
         return self.ours, self.theirs
 
-    def alternate(self, metrics: Sequence[Metric], measure: Callable[[Broker], Mapping[str, float]]) -> list[Metric]:
+    def alternate(
+        self, metrics: Sequence[Metric], measure: Callable[[RivalT], Mapping[str, float]], *, warm_ups: int = 1
+    ) -> list[Metric]:
         """Measure A, B, A, B, ...; the first turn of each is thrown away, for it warms up."""
-        for number in range(self.effort.rounds + 1):
-            for broker in self.brokers:
-                figures = measure(broker)
+        for number in range(1 - warm_ups, self.effort.rounds + 1):
+            for rival in self.both:
+                figures = measure(rival)
                 shown = ", ".join(f"{metric.name} {figures[metric.name]:,.4g} {metric.unit}" for metric in metrics)
-                self.say(f"    {'warm-up' if number == 0 else f'round {number}'}  {broker.name:<13} {shown}")
-                if number:
-                    record(metrics, figures, are_ours=broker is self.ours)
+                self.say(f"    {'warm-up' if number < 1 else f'round {number}'}  {rival.name:<13} {shown}")
+                if number >= 1:
+                    record(metrics, figures, are_ours=rival is self.ours)
         return list(metrics)
+
+
+@dataclass(frozen=True, slots=True)
+class Arena(Rivals[Broker]):
+    """Two brokers."""
+
+    @property
+    def brokers(self) -> tuple[Broker, Broker]:
+        """Both, ours first."""
+        return self.both
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterArena(Rivals[Cluster]):
+    """Two clusters of three brokers."""
+
+
+ArenaT = TypeVar("ArenaT", Arena, ClusterArena)
+
+
+@dataclass(frozen=True, slots=True)
+class Line(Generic[ArenaT]):
+    """One line of the table."""
+
+    name: str
+    title: str
+    run: Callable[[ArenaT], list[Metric]]
+    rival: str = "Apache Kafka"
 
 
 def record(metrics: Sequence[Metric], figures: Mapping[str, float], *, are_ours: bool) -> None:

@@ -38,18 +38,25 @@ def produce_java(arena: Arena, record_bytes: int, records: int) -> list[Metric]:
 
     def measure(broker: Broker) -> Mapping[str, float]:
         with scratch_topic(broker, PARTITIONS) as topic:
-            report = java_tool(
-                "org.apache.kafka.tools.ProducerPerformance",
-                *("--topic", topic, "--num-records", str(records), "--record-size", str(record_bytes)),
-                *("--throughput", "-1", "--producer-props", f"bootstrap.servers={broker.bootstrap}"),
-            )
-        summary = report.splitlines()[-1]
-        found = re.match(r"(\d+) records sent, ([\d.]+) records/sec .* ([\d.]+) ms 99th", summary)
-        if found is None or int(found[1]) != records:
-            raise ClientFailed(f"not all {records} records were sent: {summary}")
-        return {RECORDS_PER_SECOND: float(found[2]), "p99": float(found[3])}
+            return producer_performance(broker.bootstrap, topic, records, record_bytes)
 
     return arena.alternate(metrics, measure)
+
+
+def producer_performance(
+    bootstrap: str, topic: str, records: int, record_bytes: int, *properties: str
+) -> Mapping[str, float]:
+    """Run ProducerPerformance as fast as it goes; return its rate and its p99."""
+    report = java_tool(
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--topic", topic, "--num-records", str(records), "--record-size", str(record_bytes)),
+        *("--throughput", "-1", "--producer-props", f"bootstrap.servers={bootstrap}", *properties),
+    )
+    summary = report.splitlines()[-1]
+    found = re.match(r"(\d+) records sent, ([\d.]+) records/sec .* ([\d.]+) ms 99th", summary)
+    if found is None or int(found[1]) != records:
+        raise ClientFailed(f"not all {records} records were sent: {summary}")
+    return {RECORDS_PER_SECOND: float(found[2]), "p99": float(found[3])}
 
 
 def produce_java_small(arena: Arena) -> list[Metric]:

@@ -15,7 +15,7 @@ from benchmarks.measuring import Effort, Line, Metric
 START_MARK: Final = "<!-- results -->"
 END_MARK: Final = "<!-- /results -->"
 
-Results = Mapping[str, tuple[Line, Sequence[Metric]]]
+Results = Mapping[str, tuple[Line[Any], Sequence[Metric]]]
 
 
 def machine() -> dict[str, str]:

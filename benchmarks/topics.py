@@ -2,7 +2,7 @@
 
 import contextlib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -44,12 +44,12 @@ def create_topic(broker: Broker, name: str, partitions: int) -> None:
     admin = _admin(broker)
     asked = NewTopic(name, num_partitions=partitions, replication_factor=1, config=_CONFIG)
     admin.create_topics([asked], operation_timeout=TIMEOUT_SECONDS, request_timeout=TIMEOUT_SECONDS)[name].result()
-    wait_until(lambda: is_usable(broker, name, partitions), name, timeout_seconds=TIMEOUT_SECONDS)
+    wait_until(lambda: is_usable(broker, name, range(partitions)), name, timeout_seconds=TIMEOUT_SECONDS)
 
 
-def is_usable(broker: Broker, topic: str, partitions: int) -> bool:
-    """Whether every partition has its leader at work."""
-    asked = [ListOffsetsPartition(partition_index=number, timestamp=_LATEST) for number in range(partitions)]
+def is_usable(broker: Broker, topic: str, partitions: Iterable[int]) -> bool:
+    """Whether a broker leads these partitions and is at work on each."""
+    asked = [ListOffsetsPartition(partition_index=number, timestamp=_LATEST) for number in partitions]
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked)])
     with WireClient(broker.bootstrap) as client:
         answer = client.call(request, ListOffsetsResponse, 5)
