@@ -205,8 +205,8 @@ class SimLoop(AbstractEventLoop):
     # The network ----------------------------------------------------------------------------------------------------
 
     async def create_connection(  # type: ignore[override]
-        self, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int
-    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        self, protocol_factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]:
         """Connect to another simulated process."""
         return await self.host.connect(self, protocol_factory, host, port)
 

@@ -77,8 +77,8 @@ class Host:
         self.next_port = 30_000
 
     async def connect(
-        self, loop: SimLoop, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int
-    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        self, loop: SimLoop, protocol_factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]:
         """Connect to a port of another host, however long it takes; ConnectionRefusedError if nobody listens."""
         network = self._network
         while True:
@@ -388,7 +388,7 @@ class BrokerEnd(End):
 class ProtocolEnd(End, asyncio.Transport):
     """What asyncio's protocols see: the outgoing side."""
 
-    def __init__(self, connection: Connection, loop: SimLoop, protocol: asyncio.Protocol) -> None:
+    def __init__(self, connection: Connection, loop: SimLoop, protocol: asyncio.BufferedProtocol) -> None:
         End.__init__(self, connection, loop)
         asyncio.Transport.__init__(self)
         self._protocol = protocol
@@ -412,8 +412,12 @@ class ProtocolEnd(End, asyncio.Transport):
         data = b"".join(self._received)
         self._received.clear()
         self.connection.pipe_to(self).taken(len(data))
-        if not self._is_closed:
-            self._protocol.data_received(data)
+        while data and not self._is_closed:
+            room = memoryview(self._protocol.get_buffer(len(data)))
+            size = min(len(room), len(data))
+            room[:size] = data[:size]
+            data = data[size:]
+            self._protocol.buffer_updated(size)
 
     def finished(self) -> None:
         """Close, as asyncio does unless told otherwise."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from highwater.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from highwater.model.ids import TopicId
 
@@ -39,22 +39,39 @@ class FetchSessionClient:
         self._epoch = INITIAL_EPOCH
         self._known: dict[PartitionKey, Wanted] = {}
 
-    def add_to(self, request: FetchRequest, wanted: Mapping[PartitionKey, Wanted]) -> None:
-        """Complete a request that shall ask for all that is `wanted`."""
+    def __len__(self) -> int:
+        """Return how many partitions the leader knows to be wanted."""
+        return len(self._known)
+
+    @property
+    def starts_over(self) -> bool:
+        """Whether the next request must name everything."""
+        return self._epoch == INITIAL_EPOCH
+
+    def asked(self, key: PartitionKey) -> Wanted | None:
+        """Return what was last asked of a partition."""
+        return self._known.get(key)
+
+    def add_to(
+        self, request: FetchRequest, changed: Mapping[PartitionKey, Wanted], unwanted: Iterable[PartitionKey] = ()
+    ) -> None:
+        """Complete a request with what has changed since the last, or with everything if it starts over."""
         request.session_id, request.session_epoch = self._id, self._epoch
-        known = {} if self._epoch == INITIAL_EPOCH else self._known
+        known = self._known
         topics: dict[TopicId, FetchTopic] = {}
-        for key, asked in wanted.items():
+        for key, asked in changed.items():
             if known.get(key) != asked:
+                known[key] = asked
                 _topic(topics, key[0]).partitions.append(_partition(key[1], asked))
         forgotten: dict[TopicId, ForgottenTopic] = {}
-        for topic_id, index in known.keys() - wanted.keys():
-            entry = forgotten.get(topic_id)
-            if entry is None:
-                entry = forgotten[topic_id] = ForgottenTopic(topic_id=topic_id)
-            entry.partitions.append(index)
+        for key in unwanted:
+            if known.pop(key, None) is not None:
+                topic_id, index = key
+                entry = forgotten.get(topic_id)
+                if entry is None:
+                    entry = forgotten[topic_id] = ForgottenTopic(topic_id=topic_id)
+                entry.partitions.append(index)
         request.topics, request.forgotten_topics_data = list(topics.values()), list(forgotten.values())
-        self._known = dict(wanted)
 
     def answered(self, session_id: int) -> None:
         """Go on with the session that an answer without error names; 0 means that the leader has no room for one."""
@@ -70,7 +87,7 @@ class FetchSessionClient:
         The request still names the old session, so that a leader that has it lets go of it.
         """
         self._epoch = INITIAL_EPOCH
-        self._known = {}
+        self._known.clear()
 
 
 def _topic(topics: dict[TopicId, FetchTopic], topic_id: TopicId) -> FetchTopic:

@@ -10,7 +10,8 @@ import asyncio
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from highwater.model.errors import ErrorCode, KafkaError
+from highwater.broker.incoming_frames import IncomingFrames
+from highwater.model.errors import ErrorCode, KafkaError, MalformedFrame
 from highwater.protocol import codec
 from highwater.protocol.headers import RequestHeader, read_response_header, request_header
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 ResponseT = TypeVar("ResponseT", bound="Message")
 
-MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 _SIZE: Final = Struct(">i")
 
 
@@ -101,13 +101,13 @@ class Peer:
             self.on_broken()
 
 
-class _Link(asyncio.Protocol):
+class _Link(asyncio.BufferedProtocol):
     """One connection, as long as it lasts."""
 
     def __init__(self, on_broken: Callable[[], None]) -> None:
         self._on_broken = on_broken
         self._transport: asyncio.Transport | None = None
-        self._received = bytearray()
+        self._frames = IncomingFrames()
         self._waiting: dict[int, asyncio.Future[memoryview]] = {}
         self._next_correlation_id = 0
         self._is_ours_to_close = False
@@ -142,21 +142,17 @@ class _Link(asyncio.Protocol):
         """Keep the transport."""
         self._transport = transport
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's guess is worse than what we know
+        """Return where to receive."""
+        return self._frames.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Give every whole frame to whoever waits for it."""
-        received = self._received
-        received += data
-        while len(received) >= _SIZE.size:
-            (size,) = _SIZE.unpack_from(received)
-            if not _SIZE.size <= size <= MAX_FRAME_BYTES:
-                self.close()
-                return
-            end = _SIZE.size + size
-            if len(received) < end:
-                return
-            frame = memoryview(bytes(received[_SIZE.size : end]))
-            del received[:end]
-            self._answered(frame)
+        try:
+            for frame in self._frames.received(nbytes):
+                self._answered(frame)
+        except MalformedFrame:
+            self.close()
 
     def _answered(self, frame: memoryview) -> None:
         (correlation_id,) = _SIZE.unpack_from(frame)

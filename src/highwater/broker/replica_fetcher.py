@@ -20,7 +20,7 @@ from highwater.replication.truncation import EpochEnd
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from highwater.broker.partition import Partition
     from highwater.broker.replication_throttles import ReplicationThrottles
@@ -114,6 +114,11 @@ class ReplicaFetcher:
         self._client_id = client_id
         self._followed: dict[PartitionKey, _Followed] = {}
         self._session = FetchSessionClient()
+        self._to_look_at: dict[PartitionKey, None] = {}
+        """What may have to be asked for in another way than in the last request; all else costs nothing."""
+        self._held_back: dict[PartitionKey, _Followed] = {}
+        """What is not asked for at present: it rests after an error, or is throttled."""
+        self._is_throttled = False
         self._peer: Peer | None = None
         self._has_work = asyncio.Event()
         self._is_asking = False
@@ -125,7 +130,9 @@ class ReplicaFetcher:
 
     def add(self, partition: Partition) -> None:
         """Fetch for a partition, in the epoch that it is in, and soon: writers may wait for it."""
-        self._followed[partition.topic_id, partition.name.partition] = _Followed(partition)
+        key = partition.topic_id, partition.name.partition
+        self._followed[key] = _Followed(partition)
+        self._to_look_at[key] = None
         self._has_work.set()
         if self._is_asking and self._interruption is None:
             self._interruption = self._loop.call_later(GATHERING_S, self._interrupt)
@@ -139,7 +146,9 @@ class ReplicaFetcher:
 
     def remove(self, partition: Partition) -> None:
         """Fetch for it no longer; an answer that is on its way is dropped."""
-        self._followed.pop((partition.topic_id, partition.name.partition), None)
+        key = partition.topic_id, partition.name.partition
+        self._followed.pop(key, None)
+        self._to_look_at[key] = None
 
     def close(self) -> None:
         """Hang up."""
@@ -179,19 +188,19 @@ class ReplicaFetcher:
             self._peer = None
 
     async def _fetch(self) -> None:
-        """Ask once for all that is followed and not resting, and act upon the answer."""
-        wanted = self._wanted()
-        if not wanted:
-            await asyncio.sleep(FIRST_PAUSE_S)
-            return
+        """Ask once for all that is followed and not held back, and act upon the answer."""
         settings = self._settings
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=self._me),
-            max_wait_ms=self._max_wait_ms(),
             min_bytes=settings.min_bytes,
             max_bytes=settings.response_max_bytes,
         )
-        self._session.add_to(request, wanted)
+        self._session.add_to(request, *self._changes())
+        if not self._session:  # all is held back
+            self._session.start_over()
+            await asyncio.sleep(FIRST_PAUSE_S)
+            return
+        request.max_wait_ms = self._max_wait_ms()
         self._is_asking = True
         try:
             peer = self._peer or await self._connected()
@@ -203,21 +212,39 @@ class ReplicaFetcher:
             self._session.start_over()
             await asyncio.sleep(FIRST_PAUSE_S)
             return
+        await self._take(response)
         self._session.answered(response.session_id)
-        await self._take(response, wanted)
 
-    def _wanted(self) -> dict[PartitionKey, Wanted]:
+    def _changes(self) -> tuple[dict[PartitionKey, Wanted], list[PartitionKey]]:
+        """Return what to ask for in another way than in the last request, and what to ask for no more.
+
+        Only partitions are looked at that an answer told something about, that came or went, or that are held back;
+        all of them when everything is asked for anew, or when the throttle has begun or ceased to hold back.
+        """
         now, max_bytes = self._loop.time(), self._settings.partition_max_bytes
-        return {
-            key: one.wanted(max_bytes)
-            for key, one in self._followed.items()
-            if one.resume_at <= now and not self._throttles.holds_back_fetching(one.partition)
-        }
+        was_throttled, self._is_throttled = self._is_throttled, self._throttles.fetches_too_fast
+        if self._session.starts_over or was_throttled is not self._is_throttled:
+            self._to_look_at.update(dict.fromkeys(self._followed))
+        self._to_look_at.update(dict.fromkeys(self._held_back))
+        self._held_back.clear()
+        changed: dict[PartitionKey, Wanted] = {}
+        unwanted: list[PartitionKey] = []
+        for key in self._to_look_at:
+            one = self._followed.get(key)
+            if one is None:
+                unwanted.append(key)
+            elif one.resume_at > now or self._throttles.holds_back_fetching(one.partition):
+                unwanted.append(key)
+                self._held_back[key] = one
+            else:
+                changed[key] = one.wanted(max_bytes)
+        self._to_look_at.clear()
+        return changed, unwanted
 
     def _max_wait_ms(self) -> int:
         """Return how long the leader may wait: not longer than until a partition that rests is to be tried again."""
         now = self._loop.time()
-        rests_s = min((one.resume_at - now for one in self._followed.values() if one.resume_at > now), default=None)
+        rests_s = min((one.resume_at - now for one in self._held_back.values() if one.resume_at > now), default=None)
         if rests_s is None:
             return self._settings.max_wait_ms
         return min(self._settings.max_wait_ms, int(rests_s * 1000) + 1)
@@ -233,12 +260,13 @@ class ReplicaFetcher:
 
     # Answers --------------------------------------------------------------------------------------------------------
 
-    async def _take(self, response: FetchResponse, wanted: Mapping[PartitionKey, Wanted]) -> None:
+    async def _take(self, response: FetchResponse) -> None:
         to_sync: list[Partition] = []
         for topic in response.responses:
             for data in topic.partitions:
                 key = TopicId(topic.topic_id), data.partition_index
-                followed, asked = self._followed.get(key), wanted.get(key)
+                self._to_look_at[key] = None
+                followed, asked = self._followed.get(key), self._session.asked(key)
                 if followed is None or asked is None or followed.wanted(asked.max_bytes) != asked:
                     continue  # its leader or its log is not what it was when we asked
                 self._take_partition(followed, data)

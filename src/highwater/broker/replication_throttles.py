@@ -50,11 +50,16 @@ class ReplicationThrottles:
             rate = self._config[replication.LEADER_REPLICATION_THROTTLED_RATE]
             self._sending.took(size_bytes, bytes_per_s=rate, now_ms=self._now_ms())
 
+    @property
+    def fetches_too_fast(self) -> bool:
+        """Whether followers have fetched so much that they should pause, if they are named."""
+        return self._fetching.is_over(now_ms=self._now_ms())
+
     def holds_back_fetching(self, partition: Partition) -> bool:
         """Return whether nothing of this partition is fetched for now; one that has all that is committed goes on."""
         if not partition.is_throttled_follower or partition.is_caught_up:
             return False
-        return self._fetching.is_over(now_ms=self._now_ms())
+        return self.fetches_too_fast
 
     def fetched(self, partition: Partition, size_bytes: int) -> None:
         """Count what was fetched."""

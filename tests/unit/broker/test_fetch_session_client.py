@@ -11,14 +11,14 @@ def wanted(offset: int) -> Wanted:
     return Wanted(offset, leader_epoch=1, last_epoch=0, log_start_offset=0, max_bytes=1000)
 
 
-def asked(session: FetchSessionClient, **offsets: int) -> tuple[dict[tuple[bytes, int], int], int, int]:
+def key(name: str) -> PartitionKey:
+    return {"a": TOPIC, "b": OTHER}[name[0]], int(name[1:])
+
+
+def asked(session: FetchSessionClient, *unwanted: str, **offsets: int) -> tuple[dict[tuple[bytes, int], int], int, int]:
     """Ask for partitions named a0, b1, ...; return what the request says, its epoch and how many it forgets."""
-    topics = {"a": TOPIC, "b": OTHER}
-    everything: dict[PartitionKey, Wanted] = {
-        (topics[name[0]], int(name[1:])): wanted(offset) for name, offset in offsets.items()
-    }
     request = FetchRequest()
-    session.add_to(request, everything)
+    session.add_to(request, {key(name): wanted(offset) for name, offset in offsets.items()}, map(key, unwanted))
     said = {
         (topic.topic_id, partition.partition): partition.fetch_offset
         for topic in request.topics
@@ -31,9 +31,10 @@ def test_only_what_changed_is_said_again() -> None:
     session = FetchSessionClient()
     assert asked(session, a0=5, a1=7, b0=9) == ({(TOPIC, 0): 5, (TOPIC, 1): 7, (OTHER, 0): 9}, 0, 0)
     session.answered(42)
-    assert asked(session, a0=5, a1=8, b0=9) == ({(TOPIC, 1): 8}, 1, 0)
+    assert asked(session, a0=5, a1=8) == ({(TOPIC, 1): 8}, 1, 0)
     session.answered(42)
-    assert asked(session, a0=5, b0=9) == ({}, 2, 1), "what is not wanted any more is forgotten"
+    assert asked(session, "a1", "b7") == ({}, 2, 1), "what is not wanted any more is forgotten, if it was asked for"
+    assert (len(session), session.asked(key("a0")), session.asked(key("a1"))) == (2, wanted(5), None)
 
 
 def test_without_room_for_a_session_everything_is_said_every_time() -> None:
@@ -48,4 +49,5 @@ def test_after_an_error_it_starts_over() -> None:
     asked(session, a0=5)
     session.answered(42)
     session.start_over()
+    assert session.starts_over
     assert asked(session, a0=5) == ({(TOPIC, 0): 5}, 0, 0)
