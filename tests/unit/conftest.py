@@ -104,7 +104,6 @@ def start_admin(tmp_path: Path) -> StartAdmin:
             config,
             store=store,
             topics=topics,
-            topic_store=topic_store,
             replicas=replicas,
             changes=changes,
         )

@@ -351,7 +351,6 @@ class Node:
             config,
             store=store,
             topics=topics,
-            topic_store=topic_store,
             replicas=replicas,
             changes=changes,
             announce=None if member is None else member.announce,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from highwater.broker.group_configs import GroupConfigs
+from highwater.broker.stored_configs import change_configs
 from highwater.config.broker_config import check_dynamic
 from highwater.config.catalogue import BROKER_SETTINGS, TOPIC_SETTINGS
 from highwater.config.edits import edited
@@ -13,7 +14,7 @@ from highwater.config.entries import ConfigEntry, ConfigSource, Synonym
 from highwater.config.settings import transactions
 from highwater.config.topic_settings import TopicSettings, check_topic_configs
 from highwater.coordination import paths, records
-from highwater.coordination.port import NodeExists
+from highwater.coordination.port import NoNode
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.ids import BrokerId, TopicPartition
 from highwater.model.log_events import EventLog
@@ -23,12 +24,13 @@ if TYPE_CHECKING:
 
     from highwater.broker.changes import Changes
     from highwater.broker.serve_alone import LocalReplicas
-    from highwater.broker.topic_store import TopicStore
     from highwater.broker.topics import Topic, Topics
     from highwater.config.broker_config import BrokerConfig
     from highwater.config.edits import Edit
     from highwater.config.setting import Setting
     from highwater.coordination.port import Coordination
+
+    Change = Callable[[dict[str, str]], dict[str, str]]
 
 events = EventLog("broker")
 
@@ -47,7 +49,6 @@ class ConfigAdmin:
         *,
         store: Coordination,
         topics: Topics,
-        topic_store: TopicStore,
         replicas: LocalReplicas,
         changes: Changes,
         announce: Callable[[str], Awaitable[None]] | None = None,
@@ -57,7 +58,6 @@ class ConfigAdmin:
         self._config = config
         self._store = store
         self._topics = topics
-        self._topic_store = topic_store
         self._replicas = replicas
         self._changes = changes
         self._announce = announce
@@ -104,12 +104,29 @@ class ConfigAdmin:
         await self._changes.run(self._edit_broker(name, edits, validate_only=validate_only))
 
     async def _replace_topic(self, name: str, configs: Mapping[str, str | None], *, validate_only: bool) -> None:
-        topic = self._topic(name)
         checked = check_topic_configs(configs)
-        if validate_only or checked == topic.configs:
+        await self._change_topic(name, lambda _: checked, validate_only=validate_only)
+
+    async def _edit_topic(self, name: str, edits: Sequence[Edit], *, validate_only: bool) -> None:
+        def change(stored: dict[str, str]) -> dict[str, str]:
+            settings = TopicSettings.resolve(self._config, stored)
+            shown = edited(stored, edits, known=TOPIC_SETTINGS, in_force=lambda s: s.parse.show(settings[s]))
+            return check_topic_configs(shown)
+
+        await self._change_topic(name, change, validate_only=validate_only)
+
+    async def _change_topic(self, name: str, change: Change, *, validate_only: bool) -> None:
+        topic = self._topic(name)
+        if validate_only:
+            change(topic.configs)
             return
-        await self._topic_store.write_configs(topic, checked)
-        self._put_topic_in_force(topic, checked)
+        try:
+            configs = await change_configs(self._store, paths.topic_config(name), change, may_create=False)
+        except NoNode:
+            raise _no_topic(name) from None
+        if configs is None:
+            return
+        self._put_topic_in_force(topic, configs)
         if self._announce is not None:
             await self._announce(f"topics/{name}")
 
@@ -130,33 +147,31 @@ class ConfigAdmin:
         self._reconfigure(topic)
         events.info("topic_configured", topic=topic.name, configs=configs)
 
-    async def _edit_topic(self, name: str, edits: Sequence[Edit], *, validate_only: bool) -> None:
-        topic = self._topic(name)
-        configs = edited(topic.configs, edits, known=TOPIC_SETTINGS, in_force=lambda s: s.parse.show(topic.settings[s]))
-        await self._replace_topic(name, configs, validate_only=validate_only)
-
     async def _replace_broker(self, name: str, configs: Mapping[str, str | None], *, validate_only: bool) -> None:
-        self._check_broker(name)
         checked = check_dynamic(configs, one_broker=name != EVERY_BROKER)
-        if validate_only or checked == self._dynamic[name]:
+        await self._change_broker(name, lambda _: checked, validate_only=validate_only)
+
+    async def _edit_broker(self, name: str, edits: Sequence[Edit], *, validate_only: bool) -> None:
+        def change(stored: dict[str, str]) -> dict[str, str]:
+            shown = edited(stored, edits, known=BROKER_SETTINGS, in_force=lambda s: s.parse.show(self._config[s]))
+            return check_dynamic(shown, one_broker=name != EVERY_BROKER)
+
+        await self._change_broker(name, change, validate_only=validate_only)
+
+    async def _change_broker(self, name: str, change: Change, *, validate_only: bool) -> None:
+        self._check_broker(name)
+        if validate_only:
+            change(self._dynamic[name])
             return
-        path, data = self._path(name), records.encode_configs(checked)
-        try:
-            await self._store.create(path, data)
-        except NodeExists:
-            await self._store.write(path, data)
-        self._dynamic[name] = checked
+        path = self._path(name)
+        configs = await change_configs(self._store, path, change, may_create=True)
+        if configs is None:
+            return
+        self._dynamic[name] = configs
         self._put_in_force()
         if self._announce is not None:
             await self._announce(path.removeprefix("/config/"))
-        events.info("broker_configured", broker=name or "all", names=",".join(checked))
-
-    async def _edit_broker(self, name: str, edits: Sequence[Edit], *, validate_only: bool) -> None:
-        self._check_broker(name)
-        configs = edited(
-            self._dynamic[name], edits, known=BROKER_SETTINGS, in_force=lambda s: s.parse.show(self._config[s])
-        )
-        await self._replace_broker(name, configs, validate_only=validate_only)
+        events.info("broker_configured", broker=name or "all", names=",".join(configs))
 
     def _put_in_force(self) -> None:
         self._config.apply_dynamic(
@@ -175,7 +190,7 @@ class ConfigAdmin:
     def _topic(self, name: str) -> Topic:
         topic = self._topics.get(name)
         if topic is None:
-            raise KafkaError(f"there is no topic {name}", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise _no_topic(name)
         return topic
 
     def _check_broker(self, name: str) -> None:
@@ -195,3 +210,7 @@ class ConfigAdmin:
     @staticmethod
     def _path(name: str) -> str:
         return paths.broker_config(paths.ALL_BROKERS if name == EVERY_BROKER else name)
+
+
+def _no_topic(name: str) -> KafkaError:
+    return KafkaError(f"there is no topic {name}", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from highwater.broker.stored_configs import change_configs
 from highwater.config.catalogue import GROUP_SETTINGS
 from highwater.config.edits import edited
 from highwater.config.group_settings import GroupOverrides, check_group_configs
 from highwater.config.settings import groups
 from highwater.coordination import paths, records
-from highwater.coordination.port import NodeExists
 from highwater.groups.settings import ConsumerTiming
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.log_events import EventLog
@@ -75,26 +75,29 @@ class GroupConfigs:
         """Change some of a group's settings."""
         await self._changes.run(self._edit(name, edits, validate_only=validate_only))
 
-    async def _edit(self, name: str, edits: Sequence[Edit], *, validate_only: bool) -> None:
-        configs = edited(
-            self._configs.get(name, {}),
-            edits,
-            known=GROUP_SETTINGS,
-            in_force=lambda setting: setting.parse.show(self._config[setting]),
-        )
-        await self._replace(name, configs, validate_only=validate_only)
-
     async def _replace(self, name: str, configs: Mapping[str, str | None], *, validate_only: bool) -> None:
-        _check_name(name)
         checked = check_group_configs(self._config, configs)
-        if validate_only or checked == self._configs.get(name, {}):
+        await self._change(name, lambda _: checked, validate_only=validate_only)
+
+    async def _edit(self, name: str, edits: Sequence[Edit], *, validate_only: bool) -> None:
+        def change(stored: dict[str, str]) -> dict[str, str]:
+            shown = edited(stored, edits, known=GROUP_SETTINGS, in_force=lambda s: s.parse.show(self._config[s]))
+            return check_group_configs(self._config, shown)
+
+        await self._change(name, change, validate_only=validate_only)
+
+    async def _change(
+        self, name: str, change: Callable[[dict[str, str]], dict[str, str]], *, validate_only: bool
+    ) -> None:
+        _check_name(name)
+        if validate_only:
+            change(self._configs.get(name, {}))
             return
-        path, data = paths.group_config(name), records.encode_configs(checked)
-        try:
-            await self._store.create(path, data)
-        except NodeExists:
-            await self._store.write(path, data)
-        self._put_in_force(name, checked)
+        path = paths.group_config(name)
+        configs = await change_configs(self._store, path, change, may_create=True)
+        if configs is None:
+            return
+        self._put_in_force(name, configs)
         if self._announce is not None:
             await self._announce(path.removeprefix("/config/"))
 

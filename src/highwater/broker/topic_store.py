@@ -78,10 +78,6 @@ class TopicStore:
         )
         return states
 
-    async def write_configs(self, topic: Topic, configs: dict[str, str]) -> None:
-        """Replace a topic's overrides."""
-        await self._store.write(paths.topic_config(topic.name), records.encode_configs(configs))
-
     async def decide_deletion(self, topic: Topic) -> None:
         """Write down that a topic is to be deleted: from here on it will be, whatever happens."""
         if not await self._store.exists(paths.deleted_topic(topic.name)):
