@@ -53,10 +53,13 @@ async def _connect_to_zookeeper(config: BrokerConfig) -> Coordination:
 
     address = config[node.ZOOKEEPER_CONNECT]
     assert address is not None, "asked for only with zookeeper.connect"
+    user, password = config[node.ZOOKEEPER_DIGEST_USERNAME], config[node.ZOOKEEPER_DIGEST_PASSWORD]
     return await ZooKeeperCoordination.connect(
         address,
         session_timeout_ms=config[node.ZOOKEEPER_SESSION_TIMEOUT_MS],
         connection_timeout_ms=config[node.ZOOKEEPER_CONNECTION_TIMEOUT_MS],
+        digest=None if user is None or password is None else (user, password),
+        closes_to_others=config[node.ZOOKEEPER_SET_ACL],
     )
 
 

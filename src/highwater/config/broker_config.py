@@ -187,6 +187,11 @@ class BrokerConfig:
             raise ConfigError(
                 f"broker.id is {broker_id} and node.id is {node_id}: they are one thing, give one of them"
             )
+        user, password = self[node.ZOOKEEPER_DIGEST_USERNAME], self[node.ZOOKEEPER_DIGEST_PASSWORD]
+        if (user is None) is not (password is None):
+            raise ConfigError("zookeeper.digest.username and zookeeper.digest.password go together: give both")
+        if self[node.ZOOKEEPER_SET_ACL] and user is None:
+            raise ConfigError("zookeeper.set.acl=true needs zookeeper.digest.username: somebody must be let in")
         advertised = self[node.ADVERTISED_LISTENERS]
         try:
             served = endpoints(

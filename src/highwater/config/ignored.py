@@ -45,7 +45,6 @@ BY_NAME: Final = {
     "ssl.keystore.password": "PEM files have no store password, see ssl.key.password",
     "ssl.truststore.password": "PEM files have no store password",
     "telemetry.max.bytes": "clients do not send telemetry here",
-    "zookeeper.set.acl": "ZooKeeper's own access control is not used",
 }
 
 BY_PREFIX: Final = {

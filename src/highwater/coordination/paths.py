@@ -23,6 +23,8 @@ ISR_CHANGE: Final = f"{ISR_CHANGES}/isr_change_"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 LOG_DIR_EVENT: Final = f"{LOG_DIR_EVENTS}/log_dir_event_"
 """Followed by a number: a broker one of whose log dirs has failed."""
+SECRETS: Final = ("/config/users", BROKER_CONFIGS)
+"""Where passwords may be, of users and of brokers: closed to other readers of ZooKeeper too, if anything is."""
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 
 ROOTS: Final = (

@@ -21,7 +21,9 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import EventType, KazooState
 from kazoo.retry import KazooRetry
+from kazoo.security import READ_ACL_UNSAFE, make_digest_acl
 
+from highwater.coordination.paths import SECRETS
 from highwater.coordination.port import (
     ANY_VERSION,
     BadVersion,
@@ -45,6 +47,7 @@ from highwater.coordination.port import (
 if TYPE_CHECKING:
     from kazoo.interfaces import IAsyncResult
     from kazoo.protocol.states import WatchedEvent, ZnodeStat
+    from kazoo.security import ACL
 
 _SESSION_OF: Final = {
     KazooState.CONNECTED: SessionState.CONNECTED,
@@ -72,9 +75,16 @@ class ZooKeeperCoordination:
     """The port's implementation for a cluster. Make it with `connect`."""
 
     def __init__(
-        self, client: KazooClient, loop: asyncio.AbstractEventLoop, *, address: str, patience_s: float
+        self,
+        client: KazooClient,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        address: str,
+        patience_s: float,
+        access: _Access,
     ) -> None:
         self._client = client
+        self._access = access
         self._loop = loop
         self._address = address
         self._patience_s = patience_s
@@ -90,19 +100,16 @@ class ZooKeeperCoordination:
         session_timeout_ms: int,
         connection_timeout_ms: int | None = None,
         digest: tuple[str, str] | None = None,
+        closes_to_others: bool = False,
     ) -> ZooKeeperCoordination:
         """Open a session on `host:port,host:port/chroot`. StoreFailed if nobody answers in time.
 
-        With `digest`, a user and a password, only that user may touch the nodes that are made.
+        `digest` is a user and a password. With `closes_to_others`, only that user may change the nodes that are made;
+        everybody may read them, but for those below `paths.SECRETS`.
         """
         loop = asyncio.get_running_loop()
         hosts, slash, chroot = address.partition("/")
         logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # what it has to say is told by our own events
-        acl = None
-        if digest is not None:
-            from kazoo.security import make_digest_acl
-
-            acl = [make_digest_acl(*digest, all=True)]
         client = KazooClient(
             hosts,
             timeout=session_timeout_ms / 1000,
@@ -110,25 +117,31 @@ class ZooKeeperCoordination:
                 max_tries=-1, delay=_RECONNECT_DELAY_S, max_delay=_RECONNECT_MAX_DELAY_S, backoff=2
             ),
             auth_data=None if digest is None else [("digest", ":".join(digest))],
-            default_acl=acl,
         )
         timeout_s = (connection_timeout_ms or session_timeout_ms) / 1000
         try:
             await loop.run_in_executor(None, lambda: client.start(timeout=timeout_s))
         except KazooTimeoutError as error:
             raise StoreFailed(f"no ZooKeeper answers at {hosts} within {timeout_s:g} s") from error
-        store = cls(client, loop, address=address, patience_s=session_timeout_ms / 1000)
+        store = cls(
+            client,
+            loop,
+            address=address,
+            patience_s=session_timeout_ms / 1000,
+            access=_Access(digest if closes_to_others else None),
+        )
         client.add_listener(store._on_kazoo_state)
         if slash and chroot.strip("/"):
             root = f"/{chroot.strip('/')}"
-            await loop.run_in_executor(None, client.ensure_path, root)
+            await loop.run_in_executor(None, client.ensure_path, root, store._access.to(root))
             client.chroot = root
         return store
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False) -> str:
         """Make a node and return its path."""
+        acl = self._access.to(path)
         made: str = await self._answer(
-            path, self._client.create_async(path, data, ephemeral=ephemeral, sequence=sequence)
+            path, self._client.create_async(path, data, acl, ephemeral=ephemeral, sequence=sequence)
         )
         return made
 
@@ -169,7 +182,7 @@ class ZooKeeperCoordination:
         for operation in operations:
             match operation:
                 case Create(path, data, ephemeral, sequence):
-                    transaction.create(path, data, ephemeral=ephemeral, sequence=sequence)
+                    transaction.create(path, data, self._access.to(path), ephemeral=ephemeral, sequence=sequence)
                 case Write(path, data, version):
                     transaction.set_data(path, data, version)
                 case Delete(path, version):
@@ -233,6 +246,10 @@ class ZooKeeperCoordination:
         for kind, ours in _ERRORS.items():
             if isinstance(error, kind):
                 return ours(path)
+        if isinstance(error, faults.NoAuthError):
+            return StoreFailed(
+                f"ZooKeeper at {self._address} keeps {path} from us; see zookeeper.digest.username and its password"
+            )
         return StoreFailed(f"{path} in ZooKeeper at {self._address}: {type(error).__name__} {error}")
 
     # Watches and the session ----------------------------------------------------------------------------------------
@@ -307,6 +324,19 @@ class _Watch:
         if self.watchers:
             self.arm()
             self.tell()
+
+
+class _Access:
+    """Who may do what with the nodes that we make."""
+
+    def __init__(self, owner: tuple[str, str] | None) -> None:
+        """With no owner, everybody may do everything."""
+        self._secret = None if owner is None else [make_digest_acl(*owner, all=True)]
+        self._open = None if self._secret is None else [*self._secret, *READ_ACL_UNSAFE]
+
+    def to(self, path: str) -> list[ACL] | None:
+        """Return the access list of a new node; None is ZooKeeper's own, open to all."""
+        return self._secret if path.startswith(SECRETS) else self._open
 
 
 def _settle(answered: asyncio.Future[None]) -> None:

@@ -27,14 +27,34 @@ async def test_a_chroot_is_made_and_hides_what_is_outside(zookeeper: ZooKeeperPr
         await outside.close()
 
 
-async def test_nodes_made_with_a_digest_are_closed_to_others(zookeeper: ZooKeeperProcess) -> None:
+async def test_others_cannot_change_nodes_that_are_closed_to_them_nor_read_secrets(zookeeper: ZooKeeperProcess) -> None:
+    address = f"{zookeeper.address}/guarded"
+    ours = await ZooKeeperCoordination.connect(
+        address, session_timeout_ms=5000, digest=("hw", "secret"), closes_to_others=True
+    )
+    theirs = await ZooKeeperCoordination.connect(address, session_timeout_ms=5000, digest=("hw", "guess"))
+    try:
+        await ours.create("/a", b"1")
+        await ours.multi([Create("/config"), Create("/config/brokers", b"password")])
+        assert (await theirs.read("/a")).data == b"1"
+        with pytest.raises(StoreFailed, match="keeps /config/brokers from us"):
+            await theirs.read("/config/brokers")
+        for change in (theirs.write("/a", b"2"), theirs.create("/a/b"), theirs.multi([Create("/c")])):
+            with pytest.raises(StoreFailed, match="from us"):
+                await change
+        assert await ours.write("/a", b"3") == 1
+        assert (await ours.read("/config/brokers")).data == b"password"
+    finally:
+        await ours.close()
+        await theirs.close()
+
+
+async def test_credentials_alone_close_nothing(zookeeper: ZooKeeperProcess) -> None:
     ours = await ZooKeeperCoordination.connect(zookeeper.address, session_timeout_ms=5000, digest=("hw", "secret"))
     theirs = await ZooKeeperCoordination.connect(zookeeper.address, session_timeout_ms=5000)
     try:
-        await ours.create("/guarded", b"1")
-        assert (await ours.read("/guarded")).data == b"1"
-        with pytest.raises(StoreFailed, match="NoAuth"):
-            await theirs.read("/guarded")
+        await ours.create("/open", b"1")
+        assert await theirs.write("/open", b"2") == 1
     finally:
         await ours.close()
         await theirs.close()

@@ -17,6 +17,7 @@ from highwater.config.parsers import (
     integer,
     milliseconds,
     optional,
+    secret,
     text,
     word_list,
     word_map,
@@ -130,6 +131,30 @@ ZOOKEEPER_CONNECTION_TIMEOUT_MS: Final[Setting[int | None]] = Setting(
     parse=optional(milliseconds(at_least=1, at_most=2**31 - 1)),
     default=None,
     doc="How long to try to reach ZooKeeper at start before giving up; the session timeout when not given.",
+)
+
+ZOOKEEPER_DIGEST_USERNAME: Final[Setting[str | None]] = Setting(
+    name="zookeeper.digest.username",
+    parse=optional(text()),
+    default=None,
+    doc="Who this broker is to ZooKeeper, by its digest scheme; all brokers of a cluster are the same user. This "
+    "setting is Highwater's own.",
+)
+
+ZOOKEEPER_DIGEST_PASSWORD: Final[Setting[str | None]] = Setting(
+    name="zookeeper.digest.password",
+    parse=optional(secret()),
+    default=None,
+    sensitive=True,
+    doc="The password that goes with zookeeper.digest.username. This setting is Highwater's own.",
+)
+
+ZOOKEEPER_SET_ACL: Final = Setting(
+    name="zookeeper.set.acl",
+    parse=boolean(),
+    default=False,
+    doc="Let nobody but zookeeper.digest.username change what brokers write to ZooKeeper, nor read credentials there. "
+    "Nodes that exist already stay as they are.",
 )
 
 AUTO_CREATE_TOPICS_ENABLE: Final = Setting(
