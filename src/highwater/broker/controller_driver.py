@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from highwater.broker.controller_news import ControllerNews
@@ -203,13 +204,17 @@ class ControllerDriver:
     # Effects --------------------------------------------------------------------------------------------------------
 
     async def _carry_out(self, office: _Office, effects: list[Effect]) -> None:
-        """Do what the core wants, in its order. What is written is fed back before anything else happens."""
-        queue = list(reversed(effects))
-        while queue:
-            match queue.pop():
+        """Do what the core wants, in its order. What is written is fed back, and told, before anything else happens."""
+        await self._do_all(office, effects)
+        self._watch_moves(office)
+
+    async def _do_all(self, office: _Office, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
                 case WriteStates(changes):
-                    written = await office.store.write_states(changes)
-                    queue += reversed(office.core.step(written))
+                    async with aclosing(office.store.write_states(changes)) as pieces:
+                        async for written in pieces:
+                            await self._do_all(office, office.core.step(written))
                 case WriteAssignments(topics):
                     for name in topics:
                         await office.store.write_assignment(office.core.topics[name])
@@ -218,7 +223,6 @@ class ControllerDriver:
                     office.deleted(name)
                 case telling:
                     office.tell(telling)
-        self._watch_moves(office)
 
     def _watch_moves(self, office: _Office) -> None:
         """Look at partitions that move as soon as their replicas catch up: notices of leaders come seconds later."""

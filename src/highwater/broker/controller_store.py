@@ -20,7 +20,7 @@ from highwater.model.errors import KafkaError
 from highwater.model.ids import BrokerId, LeaderEpoch, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 
     from highwater.config.broker_config import BrokerConfig
     from highwater.coordination.port import Coordination, Node, Operation
@@ -160,20 +160,32 @@ class ControllerStore:
 
     # Writing --------------------------------------------------------------------------------------------------------
 
-    async def write_states(self, changes: Mapping[TopicPartition, tuple[Leadership, int]]) -> StatesWritten:
-        """Write each state whose version is still the one given. Raises Deposed."""
-        names = list(changes)
+    async def write_states(
+        self, changes: Mapping[TopicPartition, tuple[Leadership, int]]
+    ) -> AsyncGenerator[StatesWritten, None]:
+        """Write each state whose version is still the one given; tell piece by piece what was written. Raises Deposed.
+
+        All pieces are under way at once. First come the first partitions of every topic, so that one with few does not
+        wait for one with thousands.
+        """
+        names = sorted(changes, key=lambda name: (name.partition, name.topic))
         pieces = [names[start : start + _WRITES_AT_ONCE] for start in range(0, len(names), _WRITES_AT_ONCE)]
-        late = [
-            name for piece in await asyncio.gather(*(self._write(changes, piece) for piece in pieces)) for name in piece
-        ]
-        refused: list[TopicPartition] = []
-        for start in range(0, len(late), _WRITES_AT_ONCE):
-            alone = await asyncio.gather(
-                *(self._write(changes, [name]) for name in late[start : start + _WRITES_AT_ONCE])
-            )
-            refused += [name for piece in alone for name in piece]
-        written = {name: (changes[name][0], changes[name][1] + 1) for name in names if name not in set(refused)}
+        writes = [asyncio.ensure_future(self._write_piece(changes, piece)) for piece in pieces]
+        try:
+            for write in writes:
+                yield await write
+        finally:
+            for write in writes:
+                write.cancel()
+            await asyncio.gather(*writes, return_exceptions=True)
+
+    async def _write_piece(
+        self, changes: Mapping[TopicPartition, tuple[Leadership, int]], names: Sequence[TopicPartition]
+    ) -> StatesWritten:
+        late = await self._write(changes, names)
+        alone = await asyncio.gather(*(self._write(changes, [name]) for name in late))
+        refused = {name for piece in alone for name in piece}
+        written = {name: (changes[name][0], changes[name][1] + 1) for name in names if name not in refused}
         return StatesWritten(written, await self.states(refused))
 
     async def _write(

@@ -180,26 +180,36 @@ class Messenger:
         self._is_idle.set()
 
     async def _tell(self) -> None:
-        """Tell roles, then metadata, then what to delete; what could not be told, for whatever reason, stays."""
-        while self._roles:
-            names = sorted(self._roles)[:_PARTITIONS_AT_ONCE]
-            request = self._news.roles(self._broker, self.registration, names)
-            with _kept_if_untold(self._roles, names):
-                self._roles_taken(await self._listener.lead_and_follow(request), request)
-        if self._tells_metadata:
-            told, self._metadata, self._tells_metadata = self._metadata, set(), False
+        """Tell roles, then metadata, then what to delete; what could not be told, for whatever reason, stays.
+
+        What comes up in the meantime is told in a round of its own: what brokers already know does not wait for it.
+        """
+        while self._roles or self._tells_metadata:
+            metadata, self._metadata = self._metadata, set()
+            tells_metadata, self._tells_metadata = self._tells_metadata, False
             try:
-                answer = await self._listener.learn(self._news.metadata(self.registration, told))
-                _check(answer.error_code)
+                await self._tell_the_roles(sorted(self._roles))
+                if tells_metadata:
+                    answer = await self._listener.learn(self._news.metadata(self.registration, metadata))
+                    _check(answer.error_code)
             except KafkaError:
-                self._tells_metadata = True
-                self._metadata = None if told is None or self._metadata is None else self._metadata | told
+                self._tells_metadata = self._tells_metadata or tells_metadata
+                self._metadata = None if metadata is None or self._metadata is None else self._metadata | metadata
                 raise
         while self._stops:
             names = sorted(self._stops)[:_PARTITIONS_AT_ONCE]
             stopping = self._news.stops(self.registration, names)
             with _kept_if_untold(self._stops, names):
                 self._stopped(await self._listener.stop(stopping))
+
+    async def _tell_the_roles(self, names: list[TopicPartition]) -> None:
+        for start in range(0, len(names), _PARTITIONS_AT_ONCE):
+            piece = [name for name in names[start : start + _PARTITIONS_AT_ONCE] if name in self._roles]
+            if not piece:
+                continue  # they are to be deleted by now
+            request = self._news.roles(self._broker, self.registration, piece)
+            with _kept_if_untold(self._roles, piece):
+                self._roles_taken(await self._listener.lead_and_follow(request), request)
 
     def _roles_taken(self, response: LeaderAndIsrResponse, request: LeaderAndIsrRequest) -> None:
         _check(response.error_code)

@@ -139,9 +139,9 @@ async def test_an_old_controller_cannot_write(tmp_path: Path) -> None:
         moved = {A0: (Leadership(OTHER, LeaderEpoch(1), (OTHER,)), 0)}
         assert await store.write(paths.CONTROLLER_EPOCH, b"2", version=0) == 1
         with pytest.raises(Deposed):
-            await old.write_states(moved)
+            await anext(old.write_states(moved))
         new = ControllerStore(store, here.config, epoch=2, epoch_version=1)
-        assert (await new.write_states(moved)).written == {A0: (moved[A0][0], 1)}
+        assert (await anext(new.write_states(moved))).written == {A0: (moved[A0][0], 1)}
 
 
 async def test_a_write_that_comes_too_late_keeps_none_of_the_others_from_happening(tmp_path: Path) -> None:
@@ -156,6 +156,23 @@ async def test_a_write_that_comes_too_late_keeps_none_of_the_others_from_happeni
         await store.write(paths.partition_state("a", 1), shrunk.encode())
         controller = ControllerStore(store, here.config, epoch=1, epoch_version=0)
         moved = Leadership(OTHER, LeaderEpoch(1), (OTHER,))
-        outcome = await controller.write_states({TopicPartition("a", index): (moved, 0) for index in range(3)})
+        changes = {TopicPartition("a", index): (moved, 0) for index in range(3)}
+        (outcome,) = [piece async for piece in controller.write_states(changes)]
         assert set(outcome.written) == {A0, TopicPartition("a", 2)}
         assert outcome.refused == {TopicPartition("a", 1): (Leadership(ME, LeaderEpoch(0), (ME,)), 1)}
+
+
+async def test_a_topic_of_one_partition_does_not_wait_for_one_of_a_thousand(tmp_path: Path) -> None:
+    async with parts(tmp_path) as here:
+        store = here.store
+        await store.create(paths.CONTROLLER_EPOCH, b"1")
+        names = [TopicPartition("large", index) for index in range(300)] + [TopicPartition("small", 0)]
+        for name in names:
+            await ensure(store, paths.partition(*name))
+            await store.create(paths.partition_state(*name), PartitionStateRecord(ME, 0, (ME, OTHER), 1).encode())
+        controller = ControllerStore(store, here.config, epoch=1, epoch_version=0)
+        moved = Leadership(OTHER, LeaderEpoch(1), (OTHER,))
+        pieces = [piece async for piece in controller.write_states(dict.fromkeys(names, (moved, 0)))]
+        assert len(pieces) > 1
+        assert TopicPartition("small", 0) in pieces[0].written
+        assert sum(len(piece.written) for piece in pieces) == len(names)
