@@ -153,7 +153,8 @@ class DelayedFetch:
         self._answer = None
         self._leave()
 
-    def _time_is_up(self) -> None:
+    def answer_now(self) -> None:
+        """Answer with what there is: time is up, or the reader does not wait any longer."""
         if self._answer is not None:
             self._try_to_answer(last_chance=True)
 
@@ -211,7 +212,7 @@ class DelayedFetch:
         if self._timer is None:
             for entry in () if self._keep_interest else self._interest.entries.values():
                 entry.follow(self._caller.find(entry))
-            self._timer = self._loop.call_later(self._max_wait_ms / 1000, self._time_is_up)
+            self._timer = self._loop.call_later(self._max_wait_ms / 1000, self.answer_now)
             self._interest.waiting = self
 
     def _leave(self) -> None:

@@ -30,38 +30,48 @@ PartitionKey = tuple["TopicId", int]
 
 
 class FetchSessionClient:
-    """Remembers what was asked, and asks only for what differs. After an error it starts over with everything."""
+    """Remembers what was asked, and asks only for what differs. After an error it starts over with everything.
 
-    __slots__ = ("_epoch", "_id", "_known")
+    Once it has begun, a request may be sent before the last one is answered: the leader answers that one at once then.
+    """
+
+    __slots__ = ("_epoch", "_id", "_known", "_requests", "is_denied")
 
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
-        self._known: dict[PartitionKey, Wanted] = {}
+        self._known: dict[PartitionKey, tuple[Wanted, int]] = {}
+        """What was last asked of each partition, and in which request."""
+        self._requests = 0
+        self.is_denied = False
+        """Whether the leader had no room for a session when it was last asked."""
 
     def __len__(self) -> int:
         """Return how many partitions the leader knows to be wanted."""
         return len(self._known)
 
     @property
-    def starts_over(self) -> bool:
-        """Whether the next request must name everything."""
-        return self._epoch == INITIAL_EPOCH
+    def has_begun(self) -> bool:
+        """Whether the leader knows what was asked; otherwise the next request names everything."""
+        return self._epoch != INITIAL_EPOCH
 
-    def asked(self, key: PartitionKey) -> Wanted | None:
-        """Return what was last asked of a partition."""
-        return self._known.get(key)
+    def asked(self, key: PartitionKey, request: int) -> Wanted | None:
+        """Return what was asked of a partition in a request; None if it was asked something else since, or nothing."""
+        wanted, number = self._known.get(key, (None, 0))
+        return wanted if number <= request else None
 
     def add_to(
         self, request: FetchRequest, changed: Mapping[PartitionKey, Wanted], unwanted: Iterable[PartitionKey] = ()
-    ) -> None:
-        """Complete a request with what has changed since the last, or with everything if it starts over."""
+    ) -> int:
+        """Complete a request with what has changed since the last, or with everything; return the request's number."""
         request.session_id, request.session_epoch = self._id, self._epoch
+        self._requests += 1
         known = self._known
         topics: dict[TopicId, FetchTopic] = {}
         for key, asked in changed.items():
-            if known.get(key) != asked:
-                known[key] = asked
+            before = known.get(key)
+            if before is None or before[0] != asked:
+                known[key] = asked, self._requests
                 _topic(topics, key[0]).partitions.append(_partition(key[1], asked))
         forgotten: dict[TopicId, ForgottenTopic] = {}
         for key in unwanted:
@@ -72,14 +82,17 @@ class FetchSessionClient:
                     entry = forgotten[topic_id] = ForgottenTopic(topic_id=topic_id)
                 entry.partitions.append(index)
         request.topics, request.forgotten_topics_data = list(topics.values()), list(forgotten.values())
+        if self.has_begun:
+            self._epoch = 1 if self._epoch == MAX_EPOCH else self._epoch + 1
+        return self._requests
 
     def answered(self, session_id: int) -> None:
         """Go on with the session that an answer without error names; 0 means that the leader has no room for one."""
-        self._id = session_id
-        if session_id == NO_SESSION:
+        self._id, self.is_denied = session_id, session_id == NO_SESSION
+        if self.is_denied:
             self.start_over()
-        else:
-            self._epoch = 1 if self._epoch == MAX_EPOCH else self._epoch + 1
+        elif not self.has_begun:
+            self._epoch = 1
 
     def start_over(self) -> None:
         """Ask for everything next time: the leader may have lost the session, or we an answer.

@@ -8,6 +8,7 @@ appended to it.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from highwater.broker.fetch_session_client import FetchSessionClient, PartitionKey, Wanted
@@ -19,7 +20,7 @@ from highwater.protocol.messages.fetch import FetchRequest, FetchResponse, Parti
 from highwater.replication.truncation import EpochEnd
 
 if TYPE_CHECKING:
-    from asyncio import TimerHandle
+    from asyncio import Task, TimerHandle
     from collections.abc import Callable
 
     from highwater.broker.partition import Partition
@@ -32,7 +33,8 @@ events = EventLog("replication")
 FETCH_VERSION: Final = 16
 FIRST_PAUSE_S: Final = 0.02
 GATHERING_S: Final = 0.01
-"""How long partitions are gathered that come while a fetch waits at the leader, before it is asked anew for all."""
+"""How long partitions are gathered that come while a fetch waits at the leader, before the next one asks for them."""
+MOST_UNDER_WAY: Final = 2
 _NOTHING: Final = memoryview(b"")
 
 
@@ -89,6 +91,13 @@ class _Followed:
         )
 
 
+class _UnderWay(NamedTuple):
+    """A fetch that is not answered yet."""
+
+    request: int
+    response: Task[FetchResponse]
+
+
 class ReplicaFetcher:
     """Fetches as long as there is anything to follow."""
 
@@ -121,8 +130,12 @@ class ReplicaFetcher:
         self._is_throttled = False
         self._peer: Peer | None = None
         self._has_work = asyncio.Event()
-        self._is_asking = False
+        self._under_way: deque[_UnderWay] = deque()
+        """Fetches that are not answered yet: one, or two if partitions came while the first waits at the leader."""
+        self._is_syncing = False
         self._interruption: TimerHandle | None = None
+        self._is_interrupted = False
+        """Whether it was us who hung up, to ask for more."""
         self._loop = asyncio.get_running_loop()
 
     def __len__(self) -> int:
@@ -134,15 +147,23 @@ class ReplicaFetcher:
         self._followed[key] = _Followed(partition)
         self._to_look_at[key] = None
         self._has_work.set()
-        if self._is_asking and self._interruption is None:
+        if self._under_way and self._interruption is None:
             self._interruption = self._loop.call_later(GATHERING_S, self._interrupt)
 
     def _interrupt(self) -> None:
-        """Give up a fetch that may wait at the leader for long: the next one asks for new partitions too."""
-        if self._is_asking and self._peer is not None:
-            self._peer.close()
+        """Ask for what has come without waiting for the answer: the leader ends the wait of the fetch before."""
+        self._interruption = None
+        if not self._under_way or not self._to_look_at:
+            return
+        if not self._session.has_begun:
+            # There is no other way to end the wait of a fetch outside of a session.
+            if self._peer is not None and self._session.is_denied:
+                self._is_interrupted = True
+                self._peer.close()
+        elif len(self._under_way) < MOST_UNDER_WAY and not self._is_syncing:
+            self._send()
         else:
-            self._interruption = None
+            self._interruption = self._loop.call_later(GATHERING_S, self._interrupt)
 
     def remove(self, partition: Partition) -> None:
         """Fetch for it no longer; an answer that is on its way is dropped."""
@@ -154,6 +175,7 @@ class ReplicaFetcher:
         """Hang up."""
         if self._interruption is not None:
             self._interruption.cancel()
+        self._start_over()
         if self._peer is not None:
             self._peer.close()
 
@@ -169,8 +191,7 @@ class ReplicaFetcher:
                 pause_s = FIRST_PAUSE_S
                 continue
             except PeerGone as error:
-                if self._interruption is not None:
-                    self._interruption = None
+                if self._is_interrupted:
                     self._hang_up()
                     continue
                 self._leaders.seems_gone(self._leader, isinstance(error, PeerRefused | PeerHungUp))
@@ -182,38 +203,59 @@ class ReplicaFetcher:
             pause_s = min(2 * pause_s, self._settings.longest_pause_s)
 
     def _hang_up(self) -> None:
-        self._session.start_over()
+        self._is_interrupted = False
+        self._start_over()
         if self._peer is not None:
             self._peer.close()
             self._peer = None
 
+    def _start_over(self) -> None:
+        self._session.start_over()
+        while self._under_way:
+            self._under_way.pop().response.cancel()
+
     async def _fetch(self) -> None:
-        """Ask once for all that is followed and not held back, and act upon the answer."""
+        """Ask for all that is followed and not held back, unless that is under way, and act upon the answer."""
+        if not self._under_way and not self._send():
+            await asyncio.sleep(FIRST_PAUSE_S)
+            return
+        request, asked = self._under_way[0]
+        try:
+            response = await asked
+        finally:
+            if self._under_way:
+                self._under_way.popleft()
+        if response.error_code:
+            events.info("fetch_refused", leader=self._leader, code=response.error_code)
+            self._start_over()
+            await asyncio.sleep(FIRST_PAUSE_S)
+            return
+        await self._take(response, request)
+        self._session.answered(response.session_id)
+        if self._under_way and self._to_look_at:
+            self._send()  # what waits at the leader by now does not say what we have, and writers wait to hear that
+
+    def _send(self) -> bool:
+        """Send a fetch; return False if there is nothing to ask for, because all is held back."""
         settings = self._settings
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=self._me),
             min_bytes=settings.min_bytes,
             max_bytes=settings.response_max_bytes,
         )
-        self._session.add_to(request, *self._changes())
-        if not self._session:  # all is held back
+        # The first fetch of a session does not wait for data: only when it is answered can others follow it.
+        waits = self._session.has_begun or self._session.is_denied
+        number = self._session.add_to(request, *self._changes())
+        if not self._session:
             self._session.start_over()
-            await asyncio.sleep(FIRST_PAUSE_S)
-            return
-        request.max_wait_ms = self._max_wait_ms()
-        self._is_asking = True
-        try:
-            peer = self._peer or await self._connected()
-            response = await peer.ask(request, FetchResponse, version=FETCH_VERSION)
-        finally:
-            self._is_asking = False
-        if response.error_code:
-            events.info("fetch_refused", leader=self._leader, code=response.error_code)
-            self._session.start_over()
-            await asyncio.sleep(FIRST_PAUSE_S)
-            return
-        await self._take(response)
-        self._session.answered(response.session_id)
+            return False
+        request.max_wait_ms = self._max_wait_ms() if waits else 0
+        self._under_way.append(_UnderWay(number, self._loop.create_task(self._ask(request))))
+        return True
+
+    async def _ask(self, request: FetchRequest) -> FetchResponse:
+        peer = self._peer or await self._connected()
+        return await peer.ask(request, FetchResponse, version=FETCH_VERSION)
 
     def _changes(self) -> tuple[dict[PartitionKey, Wanted], list[PartitionKey]]:
         """Return what to ask for in another way than in the last request, and what to ask for no more.
@@ -223,7 +265,7 @@ class ReplicaFetcher:
         """
         now, max_bytes = self._loop.time(), self._settings.partition_max_bytes
         was_throttled, self._is_throttled = self._is_throttled, self._throttles.fetches_too_fast
-        if self._session.starts_over or was_throttled is not self._is_throttled:
+        if not self._session.has_begun or was_throttled is not self._is_throttled:
             self._to_look_at.update(dict.fromkeys(self._followed))
         self._to_look_at.update(dict.fromkeys(self._held_back))
         self._held_back.clear()
@@ -260,20 +302,28 @@ class ReplicaFetcher:
 
     # Answers --------------------------------------------------------------------------------------------------------
 
-    async def _take(self, response: FetchResponse) -> None:
+    async def _take(self, response: FetchResponse, request: int) -> None:
+        max_bytes = self._settings.partition_max_bytes
         to_sync: list[Partition] = []
         for topic in response.responses:
             for data in topic.partitions:
                 key = TopicId(topic.topic_id), data.partition_index
-                self._to_look_at[key] = None
-                followed, asked = self._followed.get(key), self._session.asked(key)
-                if followed is None or asked is None or followed.wanted(asked.max_bytes) != asked:
-                    continue  # its leader or its log is not what it was when we asked
-                self._take_partition(followed, data)
-                if followed.partition.wants_sync:
-                    to_sync.append(followed.partition)
+                followed, asked = self._followed.get(key), self._session.asked(key, request)
+                if followed is None or asked is None:
+                    continue  # it was asked again since, and that will be answered too; or it is followed no more
+                if followed.wanted(max_bytes) == asked:  # otherwise its leader or its log is not what it was
+                    self._take_partition(followed, data)
+                    if followed.partition.wants_sync:
+                        to_sync.append(followed.partition)
+                if followed.resume_at or followed.wanted(max_bytes) != asked:
+                    self._to_look_at[key] = None
         # The next fetch tells the leader that we have what we appended: if that promises a sync, it comes first.
-        await asyncio.gather(*map(self._disk.sync, to_sync))
+        if to_sync:
+            self._is_syncing = True
+            try:
+                await asyncio.gather(*map(self._disk.sync, to_sync))
+            finally:
+                self._is_syncing = False
 
     def _take_partition(self, followed: _Followed, data: PartitionData) -> None:
         partition = followed.partition
@@ -296,7 +346,7 @@ class ReplicaFetcher:
             followed.pause_s = min(max(2 * followed.pause_s, FIRST_PAUSE_S), self._settings.longest_pause_s)
             followed.resume_at = self._loop.time() + followed.pause_s
         else:
-            followed.pause_s = 0.0
+            followed.pause_s = followed.resume_at = 0.0
 
     def _append(self, partition: Partition, data: PartitionData) -> None:
         records = data.records

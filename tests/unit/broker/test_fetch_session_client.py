@@ -34,7 +34,7 @@ def test_only_what_changed_is_said_again() -> None:
     assert asked(session, a0=5, a1=8) == ({(TOPIC, 1): 8}, 1, 0)
     session.answered(42)
     assert asked(session, "a1", "b7") == ({}, 2, 1), "what is not wanted any more is forgotten, if it was asked for"
-    assert (len(session), session.asked(key("a0")), session.asked(key("a1"))) == (2, wanted(5), None)
+    assert (len(session), session.asked(key("a0"), 3), session.asked(key("a1"), 3)) == (2, wanted(5), None)
 
 
 def test_without_room_for_a_session_everything_is_said_every_time() -> None:
@@ -42,6 +42,18 @@ def test_without_room_for_a_session_everything_is_said_every_time() -> None:
     for _ in range(2):
         assert asked(session, a0=5) == ({(TOPIC, 0): 5}, 0, 0)
         session.answered(0)
+        assert session.is_denied
+
+
+def test_a_request_may_follow_another_that_is_not_answered_yet() -> None:
+    session = FetchSessionClient()
+    asked(session, a0=5)
+    session.answered(42)
+    assert asked(session, a1=7) == ({(TOPIC, 1): 7}, 1, 0)
+    assert asked(session, b0=9) == ({(OTHER, 0): 9}, 2, 0)
+    assert (session.asked(key("a1"), 2), session.asked(key("b0"), 2)) == (wanted(7), None), "the second did not ask b0"
+    assert asked(session, a1=8) == ({(TOPIC, 1): 8}, 3, 0)
+    assert (session.asked(key("a1"), 2), session.asked(key("a1"), 4)) == (None, wanted(8)), "it was asked anew since"
 
 
 def test_after_an_error_it_starts_over() -> None:
@@ -49,5 +61,5 @@ def test_after_an_error_it_starts_over() -> None:
     asked(session, a0=5)
     session.answered(42)
     session.start_over()
-    assert session.starts_over
+    assert not session.has_begun
     assert asked(session, a0=5) == ({(TOPIC, 0): 5}, 0, 0)

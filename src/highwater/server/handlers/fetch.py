@@ -179,7 +179,10 @@ def _interest(context: RequestContext, request: FetchRequest, *, by_id: bool) ->
             sessions.end(request.session_id)
         begun = sessions.begin(uses_topic_ids=by_id) if request.session_epoch == INITIAL_EPOCH else None
         return begun or FetchInterest(appends), True
-    return sessions.resume(request.session_id, request.session_epoch, uses_topic_ids=by_id), False
+    session = sessions.resume(request.session_id, request.session_epoch, uses_topic_ids=by_id)
+    if session.waiting is not None:
+        session.waiting.answer_now()  # a follower has more to ask, and does not wait for our answer
+    return session, False
 
 
 def _by_topic(read: list[tuple[FetchEntry, PartitionData]]) -> list[FetchableTopicResponse]:
