@@ -9,9 +9,11 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
+from highwater.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from highwater.testing.broker import BrokerProcess
 from highwater.testing.plugin import BrokerFactory
 from highwater.testing.waiting import PATIENCE_SECONDS, wait_until
+from highwater.testing.wire import WireClient
 
 ROUNDS: Final = 6
 PARTITIONS: Final = 3
@@ -135,3 +137,54 @@ def test_topics_settings_and_producer_ids_survive_kill_9(start_broker: BrokerFac
     assert settings["retention.ms"].value == "7200000"
     found = read_all(broker.bootstrap_servers)
     assert list(found.values()) == [b"before", b"after"]
+
+
+def test_a_reader_past_what_a_power_cut_took_is_told_that_the_log_has_changed(start_broker: BrokerFactory) -> None:
+    """KIP-320 on one broker: what is written afterwards at the same offsets is not what the reader has read."""
+    broker = start_broker()
+    topic = "cut"
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+
+    def write(*values: bytes) -> None:
+        for value in values:
+            producer.produce(topic, value)
+            assert producer.flush(PATIENCE_SECONDS) == 0
+
+    def leader_epoch() -> int:
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        with WireClient(broker.bootstrap_servers) as client:
+            return client.call(asked, MetadataResponse, 12).topics[0].partitions[0].leader_epoch
+
+    write(b"0", b"1")
+    segment = broker.data_dir / f"{topic}-0" / "00000000000000000000.log"
+    kept_bytes = segment.stat().st_size
+    write(b"2", b"3")
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused", "enable.auto.commit": False}
+    reader = Consumer({**settings, "auto.offset.reset": "error", "log_level": 0})
+    reader.assign([TopicPartition(topic, 0, 0)])
+    assert [next_of(reader).value() for _ in range(4)] == [b"0", b"1", b"2", b"3"]
+    before = leader_epoch()
+    assert broker.stop() == 0
+    broker.start()
+    assert leader_epoch() == before, "nothing is lost by a clean stop"
+
+    broker.kill()
+    with segment.open("r+b") as log:
+        log.truncate(kept_bytes)
+    broker.start()
+    assert leader_epoch() == before + 1
+    write(b"other 2", b"other 3", b"4")
+    error = next_of(reader).error()
+    assert error is not None
+    assert error.code() == KafkaError._LOG_TRUNCATION, error
+    reader.close()
+
+
+def next_of(reader: Consumer) -> Message:
+    """Return the next record, or what is wrong; a broker that is away for a moment is not."""
+    while True:
+        message = reader.poll(PATIENCE_SECONDS)
+        assert message is not None, "nothing comes any more"
+        error = message.error()
+        if error is None or error.code() not in {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}:
+            return message

@@ -108,7 +108,7 @@ def start_admin(tmp_path: Path) -> StartAdmin:
             changes=changes,
         )
         await config_admin.start()
-        await serving.start(cluster.controller_epoch)
+        await serving.start(cluster.controller_epoch, was_stopped_cleanly=True)
         try:
             yield Admin(store, config, cluster, topics, replicas, topic_admin, config_admin, changes)
         finally:

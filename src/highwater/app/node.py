@@ -391,7 +391,8 @@ class Node:
         partitions.tell(TRANSACTIONS_TOPIC, transactions)
         if member is None:
             await config_admin.start()
-            await alone.start(cluster.controller_epoch)
+            clean = all(log_dir.was_stopped_cleanly for log_dir in self._log_dirs)
+            await alone.start(cluster.controller_epoch, was_stopped_cleanly=clean)
         self._upkeep = Upkeep(
             loop, self._executor, config, partitions=partitions, replicas=replicas, appends=appends, now_ms=now_ms
         )

@@ -53,9 +53,15 @@ class ServeAlone:
         self._store = store
         self._replicas = replicas
 
-    async def start(self, controller_epoch: int) -> None:
-        """Load every topic and serve its local partitions; then finish deletions that a restart interrupted."""
+    async def start(self, controller_epoch: int, *, was_stopped_cleanly: bool) -> None:
+        """Load every topic and serve its local partitions; then finish deletions that a restart interrupted.
+
+        After a stop that was not clean every partition gets a new leader epoch, as it would from a controller: the end
+        of a log may be lost, and a reader that was past it must see that what is there now is not what it read.
+        """
         for topic in await self._store.load(controller_epoch):
+            if not was_stopped_cleanly:
+                await self._store.raise_epochs(topic, controller_epoch)
             self._topics.put(topic)
             await self._serve(topic, range(len(topic.partitions)), are_new=False)
         for name in sorted(await self._store.to_be_deleted()):

@@ -78,6 +78,17 @@ class TopicStore:
         )
         return states
 
+    async def raise_epochs(self, topic: Topic, controller_epoch: int) -> None:
+        """Give every partition of a topic its next leader epoch."""
+        writes: list[Operation] = []
+        for index, partition in enumerate(topic.partitions):
+            partition.leader_epoch = LeaderEpoch(partition.leader_epoch + 1)
+            state = PartitionStateRecord(partition.leader, partition.leader_epoch, partition.isr, controller_epoch)
+            writes.append(Write(paths.partition_state(topic.name, index), state.encode(), partition.version))
+            partition.version += 1
+        for start in range(0, len(writes), _OPERATIONS_AT_ONCE):
+            await self._store.multi(writes[start : start + _OPERATIONS_AT_ONCE])
+
     async def decide_deletion(self, topic: Topic) -> None:
         """Write down that a topic is to be deleted: from here on it will be, whatever happens."""
         if not await self._store.exists(paths.deleted_topic(topic.name)):
