@@ -9,6 +9,7 @@ import typer
 
 from highwater import __version__
 from highwater.cli import (
+    balance,
     compile,  # noqa: A004 - the command is called so
     config,
     consume,
@@ -66,6 +67,7 @@ for module in (
     txn,
     elect_leaders,
     reassign,
+    balance,
     perf,
     dump,
     pipeline,

@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from highwater.cli.cluster import REQUEST_TIMEOUT_SECONDS
-from highwater.cli.controller_client import ask_controller
 from highwater.cli.failures import CommandFailed
+from highwater.cli.moves import Move, begin_moves, moves_under_way
 from highwater.cli.options import AsJson, ClusterOption, Partitions, Yes
 from highwater.cli.output import confirm, counted, say, show_json, show_table
 from highwater.controller.placement import place
-from highwater.model.errors import ErrorCode
-from highwater.model.ids import BrokerId
-from highwater.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ReassignablePartition,
-    ReassignableTopic,
-)
-from highwater.protocol.messages.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
+from highwater.model.ids import BrokerId, TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import TopicMetadata
 
     from highwater.cli.cluster import Cluster
-
-ALTER_VERSION: Final = 0
-LIST_VERSION: Final = 0
-COLUMNS: Final = ("topic", "partition", "replicas", "adding", "removing")
 
 
 def register(app: typer.Typer) -> None:
@@ -66,17 +51,17 @@ def reassign(
         return
     if not topics:
         raise typer.BadParameter("which topics?", param_hint="'TOPIC...'")
-    plan: dict[tuple[str, int], list[int] | None] = {}
+    plan: dict[TopicPartition, list[int] | None] = {}
     for name in topics:
         indexes = cluster.partitions_of(name, partitions)
         if cancel:
-            plan |= {(name, index): None for index in indexes}
+            plan |= {TopicPartition(name, index): None for index in indexes}
         else:
             plan |= _plan(cluster, name, indexes, brokers, replicas, replication_factor)
     if not cancel:
         show_table(("topic", "partition", "replicas"), [(*name, target) for name, target in plan.items()])
         confirm(f"Move {counted(len(plan), 'partition')}?", yes=yes)
-    _carry_out(cluster, plan)
+    begin_moves(cluster, plan)
     done = "called off" if cancel else "began"
     say(f"{done} {counted(len(plan), 'move')}; `highwater reassign --show` shows what is under way")
 
@@ -88,9 +73,9 @@ def _plan(
     brokers: str | None,
     replicas: str | None,
     replication_factor: int | None,
-) -> dict[tuple[str, int], list[int] | None]:
+) -> dict[TopicPartition, list[int] | None]:
     if replicas is not None:
-        return {(name, index): _numbers(replicas, "--replicas") for index in indexes}
+        return {TopicPartition(name, index): _numbers(replicas, "--replicas") for index in indexes}
     topic: TopicMetadata = cluster.topic(name)
     live = cluster.admin.list_topics(timeout=REQUEST_TIMEOUT_SECONDS).brokers
     over = sorted(live) if brokers is None else _numbers(brokers, "--brokers")
@@ -106,38 +91,15 @@ def _plan(
         start=start,
         shift=start,
     )
-    return {(name, index): list(placed[index]) for index in indexes}
-
-
-def _carry_out(cluster: Cluster, plan: dict[tuple[str, int], list[int] | None]) -> None:
-    by_topic: dict[str, ReassignableTopic] = {}
-    for (name, index), target in plan.items():
-        topic = by_topic.setdefault(name, ReassignableTopic(name=name))
-        topic.partitions.append(ReassignablePartition(partition_index=index, replicas=target))
-    request = AlterPartitionReassignmentsRequest(topics=list(by_topic.values()))
-    response = ask_controller(cluster, request, AlterPartitionReassignmentsResponse, version=ALTER_VERSION)
-    if response.error_code != ErrorCode.NONE:
-        raise CommandFailed(response.error_message or ErrorCode(response.error_code).name)
-    for answer in response.responses:
-        for partition in answer.partitions:
-            if partition.error_code != ErrorCode.NONE:
-                raise CommandFailed(f"{answer.name}-{partition.partition_index}: {partition.error_message}")
+    return {TopicPartition(name, index): list(placed[index]) for index in indexes}
 
 
 def _show(cluster: Cluster, *, as_json: bool) -> None:
-    request = ListPartitionReassignmentsRequest(topics=None)
-    response = ask_controller(cluster, request, ListPartitionReassignmentsResponse, version=LIST_VERSION)
-    if response.error_code != ErrorCode.NONE:
-        raise CommandFailed(response.error_message or ErrorCode(response.error_code).name)
-    rows = [
-        (topic.name, move.partition_index, move.replicas, move.adding_replicas, move.removing_replicas)
-        for topic in response.topics
-        for move in topic.partitions
-    ]
+    moves = moves_under_way(cluster)
     if as_json:
-        show_json([dict(zip(COLUMNS, row, strict=True)) for row in rows])
-    elif rows:
-        show_table(COLUMNS, rows)
+        show_json([move._asdict() for move in moves])
+    elif moves:
+        show_table(Move._fields, moves)
     else:
         say("nothing is being moved")
 
