@@ -176,7 +176,7 @@ def test_a_reader_past_what_a_power_cut_took_is_told_that_the_log_has_changed(st
     write(b"other 2", b"other 3", b"4")
     error = next_of(reader).error()
     assert error is not None
-    assert error.code() == KafkaError._LOG_TRUNCATION, error
+    assert "Partition log truncation detected at offset 4" in error.str()
     reader.close()
 
 

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from highwater.testing.cluster import ClusterProcesses
+from highwater.testing.java import JavaClients
 from highwater.testing.waiting import PATIENCE_SECONDS, wait_until
 
 TOPIC = "orders"
@@ -64,6 +66,54 @@ def write(cluster: ClusterProcesses, first: int, count: int) -> None:
     for number in range(first, first + count):
         producer.produce(TOPIC, b"%d" % number)
     assert producer.flush(PATIENCE_SECONDS) == 0
+
+
+def test_a_java_consumer_reads_from_its_own_rack(cluster: ClusterProcesses, java_clients: JavaClients) -> None:
+    """What its connections to both brokers received says where the records came from."""
+    topic, record_bytes, count = "near", 10_000, 100
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    placed = NewTopic(topic, num_partitions=1, replica_assignment=[[LEADER, 2, FOLLOWER]])
+    admin.create_topics([placed])[topic].result(PATIENCE_SECONDS)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "log_level": 0})
+    for _ in range(count):
+        producer.produce(topic, bytes(record_bytes))
+    assert producer.flush(PATIENCE_SECONDS) == 0
+    settings = {
+        "bootstrap_servers": cluster.brokers[LEADER].bootstrap_servers,
+        "client_rack": f"rack-{FOLLOWER}",
+        "auto_offset_reset": "earliest",
+        "max_partition_fetch_bytes": record_bytes,  # many fetches: only the first goes to the leader
+        "key_deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer",
+        "value_deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer",
+    }
+    consumer = java_clients.kafka.clients.consumer.KafkaConsumer(java_clients.properties(settings))
+    try:
+        consumer.assign(java_clients.list_of([java_clients.kafka.common.TopicPartition(topic, 0)]))
+        poll = java_clients.jvm.java.time.Duration.ofMillis(200)
+        read = 0
+
+        def has_read_everything() -> bool:
+            nonlocal read
+            read += int(consumer.poll(poll).count())
+            return read == count
+
+        wait_until(has_read_everything, "all records are read")
+        received = received_from(java_clients, consumer)
+    finally:
+        consumer.close()
+    assert received[FOLLOWER] > count * record_bytes * 0.9
+    assert received[LEADER] < count * record_bytes * 0.1
+
+
+def received_from(java_clients: JavaClients, consumer: Any) -> dict[int, float]:
+    """Return how many bytes a Java client has received from each broker."""
+    received = {}
+    for entry in java_clients.each(consumer.metrics().entrySet()):
+        name = entry.getKey()
+        if name.group() == "consumer-node-metrics" and name.name() == "incoming-byte-total":
+            number = int(name.tags().get("node-id").removeprefix("node-"))
+            received[number] = float(entry.getValue().metricValue())
+    return received
 
 
 def test_a_consumer_reads_from_its_own_rack_and_goes_on_when_that_replica_dies(cluster: ClusterProcesses) -> None:

@@ -1,18 +1,33 @@
 """The controller on real processes and a real ZooKeeper: elections, deaths, changes that reach everybody."""
 
 import functools
+import json
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, ResourceType
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
 
+from highwater.model.errors import ErrorCode
+from highwater.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicState,
+)
+from highwater.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from highwater.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from highwater.testing.broker import BrokerProcess
 from highwater.testing.cluster import ClusterProcesses
 from highwater.testing.ports import free_port
 from highwater.testing.waiting import wait_until
+from highwater.testing.wire import WireClient
 
 TIMEOUT_SECONDS = 20
 Look: TypeAlias = Callable[[ClusterProcesses], Any]
@@ -107,6 +122,91 @@ def test_a_second_broker_with_the_same_id_and_the_data_of_another_cluster_do_not
     assert failed.returncode == 1
     assert f"log dir {strange} belongs to broker 7 of cluster elsewhere" in failed.stderr
     assert len(failed.stderr.splitlines()) == 1
+
+
+def test_brokers_close_what_they_write_to_zookeeper_and_who_is_not_let_in_does_not_start(
+    highwater_cluster_factory: Callable[..., ClusterProcesses], look: Look, tmp_path: Path
+) -> None:
+    cluster = highwater_cluster_factory(
+        1, zookeeper_digest_username="hw", zookeeper_digest_password="secret", zookeeper_set_acl="true"
+    )
+    view = look(cluster)
+    view.create("a", 1, 1)
+    stranger = KazooClient(cluster.zookeeper.address)
+    stranger.start()
+    try:
+        assert b"partitions" in stranger.get("/highwater/brokers/topics/a")[0]
+        forbidden: list[Callable[[], object]] = [
+            functools.partial(stranger.set, "/highwater/brokers/topics/a", b"{}"),
+            functools.partial(stranger.create, "/highwater/admin/delete_topics/a"),
+            functools.partial(stranger.delete, "/highwater/controller"),
+            functools.partial(stranger.get, "/highwater/config/brokers"),
+        ]
+        for do in forbidden:
+            with pytest.raises(NoAuthError):
+                do()
+    finally:
+        stranger.stop()
+        stranger.close()
+    settings = {**cluster.brokers[1].settings, "broker.id": 2, "log.dirs": tmp_path / "two"}
+    refused = _serve({**settings, "zookeeper.digest.password": "guess"})
+    assert refused.returncode == 1
+    (line,) = refused.stderr.splitlines()
+    assert "from us; see zookeeper.digest.username" in line
+
+
+def test_an_old_controller_is_not_obeyed(highwater_cluster: ClusterProcesses, look: Look) -> None:
+    """The epoch of the first controller is spoken again, after another was elected, to brokers that are at work."""
+    cluster, view = highwater_cluster, look(highwater_cluster)
+    view.create("a", 1, 3)
+    first = view.controller()
+    old_epoch = int(_stored(cluster, "/highwater/controller_epoch"))
+    cluster.brokers[first].kill()
+    wait_for_all(cluster, lambda broker: view.controller(broker) not in {first, -1}, "another controller is known")
+    wait_for_all(cluster, lambda broker: view.leaders("a", broker)[0] not in {first, -1}, "somebody leads")
+    leader = view.leaders("a", cluster.running[0])[0]
+    state = json.loads(_stored(cluster, "/highwater/brokers/topics/a/partitions/0/state"))
+    told = LeaderAndIsrPartitionState(
+        partition_index=0,
+        leader=next(number for number in cluster.brokers if number not in {first, leader}),
+        leader_epoch=state["leader_epoch"] + 5,
+        isr=[1, 2, 3],
+        replicas=[1, 2, 3],
+    )
+    topic_id = _topic_id(cluster.brokers[leader], "a")
+    orders = LeaderAndIsrRequest(
+        controller_id=first,
+        controller_epoch=old_epoch,
+        broker_epoch=2**60,
+        topic_states=[LeaderAndIsrTopicState(topic_name="a", topic_id=topic_id, partition_states=[told])],
+    )
+    with WireClient(cluster.brokers[leader].bootstrap_servers) as client:
+        assert client.call(orders, LeaderAndIsrResponse, 6).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+        gone = UpdateMetadataRequest(controller_id=first, controller_epoch=old_epoch, broker_epoch=2**60, type=2)
+        assert client.call(gone, UpdateMetadataResponse, 8).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert view.leaders("a", cluster.brokers[leader]) == {0: leader}
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    producer.produce("a", b"still led")
+    assert producer.flush(TIMEOUT_SECONDS) == 0
+    orders.controller_epoch += 1
+    with WireClient(cluster.brokers[leader].bootstrap_servers) as client:
+        assert client.call(orders, LeaderAndIsrResponse, 6).error_code == ErrorCode.NONE, "it was the epoch"
+
+
+def _stored(cluster: ClusterProcesses, path: str) -> bytes:
+    client = KazooClient(cluster.zookeeper.address)
+    client.start()
+    try:
+        return bytes(client.get(path)[0])
+    finally:
+        client.stop()
+        client.close()
+
+
+def _topic_id(broker: BrokerProcess, topic: str) -> bytes:
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    with WireClient(broker.bootstrap_servers) as client:
+        return client.call(asked, MetadataResponse, 12).topics[0].topic_id
 
 
 def test_without_zookeeper_there_is_a_clear_line(tmp_path: Path) -> None:
