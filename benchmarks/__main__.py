@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import (
+    activity,
     by_time,
     exactly_once,
     groups,
@@ -60,7 +61,7 @@ LINES: Final = (
     Line("spark-sink", "Spark's sink, 100 B records", spark.sink),
     Line("spark-source", "Spark's source, 100 B records", spark.source),
     Line("spark-exactly-once", "micro-batches to a topic, exactly once", exactly_once.sinks, rival="Spark's own sink"),
-    Line("spark-latency", "activity pipeline at 5,000 events/s, event to count", spark.latency),
+    Line("spark-latency", "activity pipeline at 5,000 events/s, event to count", activity.latency),
     Line("memory", "memory of a fresh broker", life.memory_idle_and_loaded),
     Line("memory-partitions", "memory of an idle partition", life.memory_of_idle_partitions),
     Line("start-empty", "start to first acknowledged write, empty", life.first_write_empty),

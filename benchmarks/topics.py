@@ -10,6 +10,7 @@ from benchmarks.brokers import Broker
 from highwater.model.errors import ErrorCode
 from highwater.protocol.messages.list_offsets import (
     ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
@@ -49,8 +50,18 @@ def create_topic(broker: Broker, name: str, partitions: int) -> None:
 
 def is_usable(broker: Broker, topic: str, partitions: Iterable[int]) -> bool:
     """Whether a broker leads these partitions and is at work on each."""
+    return all(found.error_code == ErrorCode.NONE for found in _ends(broker, topic, partitions))
+
+
+def records_in(broker: Broker, topic: str, partitions: int) -> int:
+    """Return how many records were written to a topic, outside of transactions."""
+    ends = _ends(broker, topic, range(partitions))
+    assert all(found.error_code == ErrorCode.NONE for found in ends), f"{broker.name} does not know the end of {topic}"
+    return sum(found.offset for found in ends)
+
+
+def _ends(broker: Broker, topic: str, partitions: Iterable[int]) -> list[ListOffsetsPartitionResponse]:
     asked = [ListOffsetsPartition(partition_index=number, timestamp=_LATEST) for number in partitions]
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked)])
     with WireClient(broker.bootstrap) as client:
-        answer = client.call(request, ListOffsetsResponse, 5)
-    return all(found.error_code == ErrorCode.NONE for found in answer.topics[0].partitions)
+        return list(client.call(request, ListOffsetsResponse, 5).topics[0].partitions)
