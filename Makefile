@@ -6,13 +6,15 @@ BIN := $(VENV)/bin
 RUNS ?= 1
 CODE := $(wildcard src tests tools benchmarks)
 
-.PHONY: help setup demo test nemesis matrix sim lint format bench docs compiled jars kcat go-clients clean
+.PHONY: help install setup demo test nemesis matrix sim lint format bench docs compiled jars kcat go-clients clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
-setup: $(VENV)/.ready compiled jars kcat go-clients ## everything for all of the below; leaves .venv/bin/highwater
+install: $(VENV)/.ready compiled ## what using it needs: leaves .venv/bin/highwater
+
+setup: install jars kcat go-clients ## what tests and benchmarks need besides: Apache Kafka, other clients
 
 $(VENV)/.ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.11 ...")'

@@ -37,6 +37,7 @@ dead_letters_app: Final = typer.Typer(
 app.add_typer(dead_letters_app, name="dead-letters")
 
 PIPE_WIDTH: Final = 240
+_SPARK_MODULES: Final = ("pyspark", "py4j")
 
 WhichPipeline = Annotated[str, typer.Argument(metavar="FILE|NAME", help="A pipeline file, or the name of a known one.")]
 Bootstrap = Annotated[
@@ -64,6 +65,13 @@ def _told() -> Iterator[None]:
         yield
     except PipelineError as error:
         typer.echo(str(error), err=True)
+        raise typer.Exit(1) from error
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in _SPARK_MODULES:
+            raise  # a mistake of ours, which must not be hidden
+        from highwater_spark.run.failures import one_line
+
+        typer.echo(f"Spark: {one_line(error)} (spark.log in the checkpoint has more)", err=True)
         raise typer.Exit(1) from error
 
 
@@ -201,7 +209,7 @@ def _run(
     stop = threading.Event()
     _stop_on_signals(stop)
     with only_run(pipeline.checkpoint, pipeline.name), _display() as display:
-        display.say(f"{pipeline.name}: starting Spark on {master or 'local[*]'}")
+        display.say(f"{pipeline.name}: starting Spark on {master or 'local[*]'}{_first_time(jars)}")
         from highwater_spark.run.runner import Runner, RunOptions
         from highwater_spark.session import session
 
@@ -217,10 +225,18 @@ def _run(
     _sum_up(snapshot)
 
 
+def _first_time(jars: list[Path] | None) -> str:
+    """Say why the first start takes longer, where it does."""
+    from highwater_spark import connector
+
+    return "" if connector.local_jars(jars) else " (the first start downloads the Kafka connector)"
+
+
 def _replay(
     pipeline: "Pipeline", stretch: "Stretch", master: str | None, jars: list[Path] | None, settings: dict[str, str]
 ) -> None:
     with _display() as display:
+        display.say(f"{pipeline.name}: starting Spark on {master or 'local[*]'}{_first_time(jars)}")
         from highwater_spark.run.replay import replay
         from highwater_spark.session import session
 
@@ -401,6 +417,12 @@ def _sum_up(snapshot: "Snapshot") -> None:
     typer.echo(
         f"{snapshot.pipeline.name}: done in {snapshot.seconds:.0f} s: {rows}; {snapshot.dead_letters:,} dead letters"
     )
+    for query in snapshot.queries:
+        if query.unfinished:
+            typer.echo(
+                f"  {query.name}: {query.unfinished:,} rows are not final yet; they come out when the watermark passes "
+                "them (`mode: update` writes every change at once)"
+            )
 
 
 def _stop_on_signals(stop: threading.Event) -> None:

@@ -12,6 +12,14 @@ from highwater_spark.errors import SetupError
 
 JARS_VARIABLE: Final = "HIGHWATER_SPARK_JARS"
 SOURCE_CLASS: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+CARRIED: Final = (  # what the connector asks for and PySpark's wheel has: most of what a download would fetch
+    "org.apache.hadoop:hadoop-client-api",
+    "org.apache.hadoop:hadoop-client-runtime",
+    "org.slf4j:slf4j-api",
+    "org.lz4:lz4-java",
+    "org.xerial.snappy:snappy-java",
+    "com.google.code.findbugs:jsr305",
+)
 _NEEDED: Final = ("spark-sql-kafka-0-10", "spark-token-provider-kafka-0-10", "kafka-clients", "commons-pool2")
 
 

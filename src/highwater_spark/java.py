@@ -37,11 +37,11 @@ class Java:
         return OLDEST <= self.major <= NEWEST
 
 
-def find_java(environment: Mapping[str, str] | None = None, places: Iterable[str] = USUAL_PLACES) -> Java:
+def find_java(environment: Mapping[str, str] | None = None, places: Iterable[str] | None = None) -> Java:
     """Return the first Java that fits: `JAVA_HOME`, then the one on the PATH, then the usual places."""
     environment = os.environ if environment is None else environment
     seen: list[Java] = []
-    for home in _candidates(environment, places):
+    for home in _candidates(environment, USUAL_PLACES if places is None else places):
         java = _examine(home)
         if java is None or java in seen:
             continue

@@ -84,6 +84,7 @@ def _settings(app_name: str, master: str, jars: Sequence[Path] | None, conf: Map
         _append(settings, "spark.jars", ",".join(str(jar.resolve()) for jar in found))
     elif connector.package().rsplit(":", 1)[0] not in settings.get("spark.jars.packages", ""):
         _append(settings, "spark.jars.packages", connector.package())
+        _append(settings, "spark.jars.excludes", ",".join(connector.CARRIED))
     return settings
 
 

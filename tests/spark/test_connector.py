@@ -1,18 +1,20 @@
 """Spark's own Kafka source and sink, unchanged, on the broker (row P1): every option of theirs that users lean on."""
 
 import json
-import os
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Message, Producer
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-ORACLE = os.environ.get("HIGHWATER_TEST_BOOTSTRAP")
+from highwater.testing.waiting import wait_until
+
 PATIENCE_SECONDS = 120
 NewTopic = Callable[..., str]
 Send = Callable[..., None]
@@ -41,6 +43,17 @@ def run_available_now(stream: DataFrame, folder: Path) -> list[list[str]]:
 
 def flat(batches: list[list[str]]) -> list[str]:
     return list(chain.from_iterable(batches))
+
+
+def write_kept_and_dropped(bootstrap: str, topic: str) -> None:
+    """Write a transaction that is committed, and one that is aborted."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"id-of-{topic}"})
+    producer.init_transactions(PATIENCE_SECONDS)
+    for value, ends in (("kept", producer.commit_transaction), ("dropped", producer.abort_transaction)):
+        producer.begin_transaction()
+        producer.produce(topic, value, headers=[("trace", b"seen")])
+        assert producer.flush(PATIENCE_SECONDS) == 0
+        ends(PATIENCE_SECONDS)
 
 
 class TestBatchSource:
@@ -112,6 +125,46 @@ class TestBatchSource:
             send(topic, [str(second)], partition=second % 2, timestamp_ms=1_700_000_000_000 + 1000 * second)
         rows = kafka_reader.option("subscribe", topic).option("startingTimestamp", "1700000001500").load()
         assert values_of(rows) == ["2", "3"]
+
+    def test_one_range_of_times_for_all_partitions(
+        self, kafka_reader: DataFrameReader, new_topic: NewTopic, send: Send
+    ) -> None:
+        topic = new_topic(partitions=2)
+        for second in range(6):
+            send(topic, [str(second)], partition=second % 2, timestamp_ms=1_700_000_000_000 + 1000 * second)
+        rows = kafka_reader.option("subscribe", topic).option("startingTimestamp", "1700000001500")
+        assert values_of(rows.option("endingTimestamp", "1700000004000").load()) == ["2", "3"]
+
+    def test_a_time_after_the_last_record_is_an_error_or_the_end_as_asked(
+        self, kafka_reader: DataFrameReader, new_topic: NewTopic, send: Send
+    ) -> None:
+        """The broker says -1, "no such offset", and Spark does what `startingOffsetsByTimestampStrategy` says."""
+        topic = new_topic()
+        send(topic, ["a"], timestamp_ms=1_700_000_000_000)
+        late = kafka_reader.option("subscribe", topic).option("startingTimestamp", "1700000009000")
+        with pytest.raises(Exception, match="No offset matched from request"):
+            values_of(late.load())
+        assert values_of(late.option("startingOffsetsByTimestampStrategy", "latest").load()) == []
+
+    def test_a_large_partition_is_split_by_its_number_of_records(
+        self, kafka_reader: DataFrameReader, new_topic: NewTopic, send: Send
+    ) -> None:
+        topic = new_topic()
+        send(topic, [f"{n:03}" for n in range(100)])
+        rows = kafka_reader.option("subscribe", topic).option("maxRecordsPerPartition", "30").load()
+        assert rows.rdd.getNumPartitions() == 4
+        assert values_of(rows) == [f"{n:03}" for n in range(100)]
+
+    def test_records_that_were_deleted_stop_a_reader_unless_it_does_not_mind(
+        self, kafka_reader: DataFrameReader, admin: AdminClient, new_topic: NewTopic, send: Send
+    ) -> None:
+        topic = new_topic()
+        send(topic, [str(n) for n in range(6)])
+        admin.delete_records([KafkaPartition(topic, 0, 4)])[KafkaPartition(topic, 0)].result(PATIENCE_SECONDS)
+        reader = kafka_reader.option("subscribe", topic).option("startingOffsets", json.dumps({topic: {"0": 1}}))
+        with pytest.raises(Exception, match=r"(?i)data may have been lost|OffsetOutOfRange|DATA_LOSS"):
+            values_of(reader.load())
+        assert values_of(reader.option("failOnDataLoss", "false").load()) == ["4", "5"]
 
     def test_more_spark_partitions_than_topic_partitions(
         self, kafka_reader: DataFrameReader, new_topic: NewTopic, send: Send
@@ -191,6 +244,79 @@ class TestStream:
         assert flat(batches) == [f"{n:02}" for n in range(10)]
         assert max(len(batch) for batch in batches) <= 4
 
+    def test_a_micro_batch_waits_for_enough_records_but_not_for_ever(
+        self, kafka_stream: DataStreamReader, new_topic: NewTopic, send: Send, tmp_path: Path
+    ) -> None:
+        topic = new_topic()
+        stream = kafka_stream.option("subscribe", topic).option("minOffsetsPerTrigger", "1000")
+        batches: list[list[str]] = []
+        query = (
+            stream.option("maxTriggerDelay", "1s")
+            .load()
+            .writeStream.foreachBatch(lambda rows, _: batches.append(values_of(rows)))
+            .option("checkpointLocation", str(tmp_path))
+            .start()
+        )
+        try:
+            send(topic, ["a", "b"])
+            wait_until(lambda: sorted(flat(batches)) == ["a", "b"], timeout_seconds=PATIENCE_SECONDS)
+        finally:
+            query.stop()
+
+    def test_a_stream_splits_partitions_reads_headers_and_only_what_is_committed(
+        self, kafka_stream: DataStreamReader, bootstrap: str, new_topic: NewTopic, tmp_path: Path
+    ) -> None:
+        """`minPartitions`, `includeHeaders` and `kafka.isolation.level`, as a stream has them."""
+        topic = new_topic()
+        write_kept_and_dropped(bootstrap, topic)
+        stream = kafka_stream.option("subscribe", topic).option("kafka.isolation.level", "read_committed")
+        stream = stream.option("includeHeaders", "true").option("minPartitions", "2")
+        found: list[tuple[str, str]] = []
+        tasks: list[int] = []
+
+        def take(rows: DataFrame, _: int) -> None:
+            tasks.append(rows.rdd.getNumPartitions())
+            picked = rows.selectExpr("string(value)", "string(headers[0].value)")
+            found.extend((row[0], row[1]) for row in picked.collect())
+
+        query = stream.load().writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path))
+        assert query.trigger(availableNow=True).start().awaitTermination(PATIENCE_SECONDS)
+        assert found == [("kept", "seen")]
+        assert tasks == [2]
+
+    def test_a_stream_that_starts_at_the_latest_offset_takes_only_what_comes_after(
+        self, kafka_stream: DataStreamReader, new_topic: NewTopic, send: Send, tmp_path: Path
+    ) -> None:
+        topic = new_topic()
+        send(topic, ["old"])
+        stream = kafka_stream.option("subscribe", topic).option("startingOffsets", "latest").load()
+        assert flat(run_available_now(stream, tmp_path)) == []
+        send(topic, ["new"])
+        assert flat(run_available_now(stream, tmp_path)) == ["new"]
+
+    def test_a_stream_runs_continuously_without_micro_batches(
+        self,
+        kafka_stream: DataStreamReader,
+        bootstrap: str,
+        new_topic: NewTopic,
+        send: Send,
+        read_topic: Read,
+        tmp_path: Path,
+    ) -> None:
+        """Spark's low-latency mode: long-lived tasks that poll, and offsets that are noted by epochs."""
+        source, target = new_topic(), new_topic()
+        sink = kafka_stream.option("subscribe", source).load().select("value").writeStream.format("kafka")
+        sink = sink.option("kafka.bootstrap.servers", bootstrap).option("topic", target)
+        query = sink.option("checkpointLocation", str(tmp_path)).trigger(continuous="1 second").start()
+        try:
+            send(source, ["a", "b"])
+            wait_until(
+                lambda: [message.value() for message in read_topic(target)] == [b"a", b"b"],
+                timeout_seconds=PATIENCE_SECONDS,
+            )
+        finally:
+            query.stop()
+
     def test_a_stream_starts_at_a_time(
         self, kafka_stream: DataStreamReader, new_topic: NewTopic, send: Send, tmp_path: Path
     ) -> None:
@@ -250,13 +376,7 @@ class TestTransactions:
         self, kafka_reader: DataFrameReader, bootstrap: str, new_topic: NewTopic
     ) -> None:
         topic = new_topic()
-        producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"id-of-{topic}"})
-        producer.init_transactions(PATIENCE_SECONDS)
-        for value, ends in (("kept", producer.commit_transaction), ("dropped", producer.abort_transaction)):
-            producer.begin_transaction()
-            producer.produce(topic, value)
-            assert producer.flush(PATIENCE_SECONDS) == 0
-            ends(PATIENCE_SECONDS)
+        write_kept_and_dropped(bootstrap, topic)
         committed = kafka_reader.option("subscribe", topic).option("kafka.isolation.level", "read_committed").load()
         assert values_of(committed) == ["kept"]
         everything = kafka_reader.option("subscribe", topic).option("kafka.isolation.level", "read_uncommitted").load()

@@ -113,6 +113,7 @@ def test_a_pipeline_runs_on_a_cluster_as_it_does_at_home(
         "spark.driver.memory": "500m",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",  # not the 200 that a cluster has by default
         "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     }
@@ -140,6 +141,7 @@ def test_a_pipeline_runs_on_a_cluster_as_it_does_at_home(
     assert len({path.parent.parent for path in executors}) == 2, "both workers took part"
 
     send(source, [json.dumps({"n": 5})])
+    given += ["--conf", "spark.cores.max=1"]  # one executor is enough to show that --master does the same
     run(
         [
             sys.executable,

@@ -63,7 +63,7 @@ def until(condition: Callable[[], bool]) -> None:
     wait_until(condition, timeout_seconds=PATIENCE_SECONDS)
 
 
-def test_a_broker_that_goes_away_is_waited_for_and_nothing_is_lost(
+def test_a_broker_that_is_away_at_the_start_or_goes_away_is_waited_for_and_nothing_is_lost(
     spark: SparkSession, highwater_broker_factory: BrokerFactory, tmp_path: Path
 ) -> None:
     broker = highwater_broker_factory()
@@ -74,11 +74,14 @@ def test_a_broker_that_goes_away_is_waited_for_and_nothing_is_lost(
     path.write_text(COPY.replace("<bootstrap>", broker.bootstrap_servers).replace("<folder>", str(tmp_path)))
     recorder, stop = Recorder(), threading.Event()
     runner = Runner(spark, load(path), RunOptions(stop=stop, patience_seconds=PATIENCE_SECONDS), recorder)
+    producer.produce("lines", "before")
+    assert producer.flush(30) == 0
+    broker.stop()
     thread = threading.Thread(target=runner.run)
     thread.start()
     try:
-        producer.produce("lines", "before")
-        assert producer.flush(30) == 0
+        until(lambda: "no broker answers at" in (recorder.waiting or ""))
+        broker.start()
         until(lambda: recorder.copied == 1)
         broker.stop()
         until(lambda: recorder.waiting is not None)
@@ -92,6 +95,7 @@ def test_a_broker_that_goes_away_is_waited_for_and_nothing_is_lost(
         stop.set()
         thread.join(PATIENCE_SECONDS)
     assert not thread.is_alive()
+    assert recorder.copied == 2
 
 
 def test_a_broker_that_never_comes_is_given_up_with_the_reason(spark: SparkSession, tmp_path: Path) -> None:

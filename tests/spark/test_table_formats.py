@@ -1,7 +1,6 @@
-"""Delta and Iceberg as table formats, by jars that the user adds; in a process of its own, which has them."""
+"""Delta and Iceberg as table formats, by jars that the user adds; in a process of its own, whose Spark has them."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 TOOLS = Path(__file__).parent.parent.parent / ".tools"
-PATIENCE_SECONDS = 400
 NewTopic = Callable[..., str]
 Send = Callable[..., None]
 
@@ -35,6 +33,17 @@ SETTINGS = {
 }
 
 
+RUN_AT_EACH_LINE = """
+import sys
+from highwater_spark.app import app
+
+for _ in sys.stdin:
+    if code := app(sys.argv[1:], standalone_mode=False):
+        sys.exit(code)
+"""
+"""Runs are the command's own, but share a JVM: Spark takes longer to start than to run."""
+
+
 @pytest.mark.timeout(900)
 def test_delta_and_iceberg_tables_take_each_record_once(
     bootstrap: str, new_topic: NewTopic, send: Send, tmp_path: Path
@@ -47,27 +56,33 @@ def test_delta_and_iceberg_tables_take_each_record_once(
     conf = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     jars = [word for name in ("spark", "tables") for word in ("--jars", str(TOOLS / name))]
 
-    def run(*options: str) -> str:
-        command = [sys.executable, "-m", "highwater_spark", "run", str(file), "--once", "--master", "local[2]"]
-        ended = subprocess.run(
-            [*command, *jars, *conf, *options],
-            env=os.environ,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
-        assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-4000:]
-        return ended.stdout
-
+    options = ["run", str(file), "--once", "--master", "local[2]", *jars, *conf]
     send(source, [json.dumps({"n": n, "at": "2026-01-31T12:00:00Z"}) for n in range(3)])
-    run()
-    send(source, [json.dumps({"n": 3, "at": "2026-02-01T12:00:00Z"})])
-    assert "1 to delta, 1 to iceberg" in run()
+    with (tmp_path / "told").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", RUN_AT_EACH_LINE, *options],
+            cwd=tmp_path,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+    with process:
+        assert "3 to delta, 3 to iceberg" in next_run(process), (tmp_path / "told").read_text()[-4000:]
+        send(source, [json.dumps({"n": 3, "at": "2026-02-01T12:00:00Z"})])
+        assert "1 to delta, 1 to iceberg" in next_run(process), (tmp_path / "told").read_text()[-4000:]
     assert numbers_in(tmp_path / "delta") == [0, 1, 2, 3]
     assert (tmp_path / "delta" / "_delta_log").is_dir()
     assert numbers_in(tmp_path / "lake" / "db" / "numbers" / "data") == [0, 1, 2, 3]
+
+
+def next_run(process: subprocess.Popen[str]) -> str:
+    """Let the command run once more and return its last line, or nothing if it failed."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    return next((line for line in process.stdout if "done in" in line), "")
 
 
 def numbers_in(folder: Path) -> list[int]:

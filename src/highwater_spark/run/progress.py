@@ -16,6 +16,7 @@ from highwater_spark.flow.outputs import DEAD_LETTERS
 from highwater_spark.run.offsets import flattened
 
 LINE_EVERY_SECONDS: Final = 5.0
+_AGGREGATION: Final = "stateStoreSave"  # as Spark's reports name it
 
 
 @dataclass(slots=True)
@@ -23,6 +24,7 @@ class QueryProgress:
     """What one query has done in this run."""
 
     name: str
+    only_final: bool = False  # it writes a row of a window once, when the watermark has passed it
     batch: int = -1
     records_in: int = 0
     records_per_second: float = 0.0
@@ -30,6 +32,7 @@ class QueryProgress:
     batch_seconds: float = 0.0
     late: int = 0
     remembered: int = 0
+    unfinished: int = 0
     last_news: float = field(default_factory=time.monotonic)
 
     def take(self, report: Mapping[str, Any]) -> None:
@@ -47,6 +50,9 @@ class QueryProgress:
         operators = report["stateOperators"]
         self.late += sum(operator["numRowsDroppedByWatermark"] for operator in operators)
         self.remembered = sum(operator["numRowsTotal"] for operator in operators)
+        if self.only_final:
+            windows = [operator for operator in operators if operator["operatorName"] == _AGGREGATION]
+            self.unfinished = sum(operator["numRowsTotal"] for operator in windows)
 
 
 def _records_in(source: Mapping[str, Any]) -> int:
@@ -179,9 +185,12 @@ def drawn(snapshot: Snapshot) -> Group:
 def _line(snapshot: Snapshot) -> str:
     if snapshot.waiting is not None:
         return f"{snapshot.pipeline.name}: waiting: {snapshot.waiting}"
-    queries = "; ".join(
-        f"{query.name} batch {query.batch}: {query.records_in} in, lag {query.lag}, {query.batch_seconds:.1f} s"
-        for query in snapshot.queries
-    )
+    queries = "; ".join(map(_query_line, snapshot.queries))
     sinks = ", ".join(f"{sink.name} {snapshot.rows_out.get(sink.name, 0)}" for sink in snapshot.pipeline.sinks)
     return f"{snapshot.pipeline.name}: {queries}; out: {sinks}; dead letters {snapshot.dead_letters}"
+
+
+def _query_line(query: QueryProgress) -> str:
+    if query.batch < 0:
+        return f"{query.name} at its first micro-batch"
+    return f"{query.name} batch {query.batch}: {query.records_in} in, lag {query.lag}, {query.batch_seconds:.1f} s"

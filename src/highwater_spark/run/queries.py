@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from highwater_spark.definition.model import Pipeline
+from highwater_spark.definition.model import Mode, Pipeline
 from highwater_spark.flow.parse import checked, good
 from highwater_spark.flow.plan import QueryPlan
 from highwater_spark.flow.sources import Stretch, stream_of
@@ -29,7 +29,7 @@ class RunningQuery:
         self.plan = plan
         self.writer = writer
         self.place = place
-        self.progress = QueryProgress(plan.name)
+        self.progress = QueryProgress(plan.name, only_final=plan.mode is Mode.APPEND)
         self.restarts = 0
         self._query: StreamingQuery | None = None
 

@@ -3,8 +3,11 @@
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from highwater_spark import java, session
 from highwater_spark.app import app
 from highwater_spark.run.lock import only_run
 
@@ -73,3 +76,35 @@ def test_what_cannot_be_meant_is_told_in_a_line(arguments: list[str], said: str)
     code, shown = told(*arguments)
     assert code == 1
     assert said in shown.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [(None, "needs Java 17 or 21, and none was found: install one"), ("11.0.2", "found only Java 11 in ")],
+)
+def test_java_that_is_missing_or_too_old_is_told_in_a_line(
+    here: Path, monkeypatch: pytest.MonkeyPatch, version: str | None, said: str
+) -> None:
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)  # other tests may have one
+    monkeypatch.setattr(java, "USUAL_PLACES", ())
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("JAVA_HOME", str(here / "java"))
+    if version is not None:
+        (here / "java" / "bin").mkdir(parents=True)
+        (here / "java" / "bin" / "java").touch(mode=0o755)
+        (here / "java" / "release").write_text(f'JAVA_VERSION="{version}"\n')
+    code, shown = told("run", "p.yaml")
+    assert code == 1
+    assert said in shown.splitlines()[-1]
+    assert "Traceback" not in shown
+
+
+@pytest.mark.usefixtures("here")
+def test_what_spark_throws_where_nobody_expected_it_is_a_line_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**_: object) -> None:
+        raise AnalysisException(
+            "[SOME_CLASS] The disk is on fire. SQLSTATE: 42000\n\tat a.b(C.scala:1)\n\tat d.e(F.java:2)"
+        )
+
+    monkeypatch.setattr(session, "session", fail)
+    assert told("validate", "p.yaml") == (1, "Spark: The disk is on fire (spark.log in the checkpoint has more)\n")

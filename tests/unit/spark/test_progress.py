@@ -19,7 +19,10 @@ def report(batch: int, start: int | None, end: int, latest: int, *, late: int = 
         "batchId": batch,
         "batchDuration": 500,
         "sources": [source | {"numInputRows": 7}],
-        "stateOperators": [{"numRowsDroppedByWatermark": late, "numRowsTotal": 3}],
+        "stateOperators": [
+            {"operatorName": name, "numRowsDroppedByWatermark": late, "numRowsTotal": rows}
+            for name, rows in (("stateStoreSave", 2), ("dedupe", 1))
+        ],
     }
 
 
@@ -33,7 +36,7 @@ def test_records_are_counted_by_offsets_and_only_once_per_micro_batch() -> None:
     query = QueryProgress("records")
     query.take(report(0, None, 10, 30))
     assert (query.records_in, query.lag) == (7, 20), "the first micro-batch has no start: Spark's own count stands"
-    query.take(report(1, 10, 25, 30, late=2))
+    query.take(report(1, 10, 25, 30, late=1))
     query.take(report(1, 25, 25, 30))
     assert (query.records_in, query.lag, query.late, query.remembered) == (22, 5, 2, 3)
     assert query.records_per_second == 0, "an idle report ends the rate"
@@ -60,3 +63,18 @@ def test_why_a_run_waits_is_shown_at_once(tmp_path: Path) -> None:
         for waiting in (None, "no broker answers", "no broker answers", None):
             lines.show(Snapshot(a_pipeline(tmp_path), (), {}, waiting, 1.0))
     assert told.get().count("waiting: no broker answers") == 1
+
+
+def test_rows_of_windows_that_are_not_final_are_counted_where_only_final_ones_are_written() -> None:
+    """What a deduplication remembers was written already; what a window remembers was not."""
+    final, updating = QueryProgress("per_minute-append", only_final=True), QueryProgress("per_minute-update")
+    for query in (final, updating):
+        query.take(report(0, 0, 10, 10))
+    assert (final.unfinished, updating.unfinished) == (2, 0)
+
+
+def test_a_query_without_a_micro_batch_yet_says_so(tmp_path: Path) -> None:
+    console = Console(width=140)
+    with console.capture() as told:
+        Lines(console).show(Snapshot(a_pipeline(tmp_path), (QueryProgress("records"),), {}, None, 1.0))
+    assert "p: records at its first micro-batch; out: out 0" in told.get()
