@@ -1,9 +1,12 @@
 """A Spark session that can talk to Kafka: finds Java, brings the connector, keeps Spark's log out of the terminal."""
 
+import atexit
 import logging
 import os
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -28,6 +31,8 @@ _STACK_LOGGERS: Final = (  # they print each error as pages of stack, which we t
     "DataFrameQueryContextLogger",
     "py4j.clientserver",
 )
+LITTER: Final = "artifacts"  # an empty folder that Spark 4.0 leaves where it was started
+EXIT_SECONDS: Final = 10.0
 LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -102,14 +107,28 @@ def _started(settings: SparkConf, log_file: Path | None) -> SparkSession:
         log_file.parent.mkdir(parents=True, exist_ok=True)
         log = log_file.open("ab")
         outputs = {"stdout": log, "stderr": log}
+    litter = Path(LITTER).absolute()
+    was_there = litter.exists()
     try:
-        context = SparkContext(conf=settings, gateway=launch_gateway(settings, outputs))  # type: ignore[no-untyped-call]
+        gateway = launch_gateway(settings, outputs)  # type: ignore[no-untyped-call]
+        context = SparkContext(conf=settings, gateway=gateway)
     except (PySparkRuntimeError, Py4JError) as error:
         raise SetupError(_why_spark_did_not_start(settings, error, log_file)) from error
     finally:
         if log is not None:
             log.close()  # the JVM has its own handle
+    if not was_there:
+        atexit.register(_tidy_up, gateway.proc, litter)
     return SparkSession(context)
+
+
+def _tidy_up(jvm: subprocess.Popen[bytes], litter: Path) -> None:
+    """Let the JVM end, which empties its folder, and remove that."""
+    assert jvm.stdin is not None, "the JVM ends when its input does"
+    jvm.stdin.close()
+    with suppress(subprocess.TimeoutExpired, OSError):
+        jvm.wait(EXIT_SECONDS)
+        litter.rmdir()
 
 
 def _why_spark_did_not_start(settings: SparkConf, error: Exception, log_file: Path | None) -> str:

@@ -12,7 +12,7 @@ from confluent_kafka.admin import NewTopic as NewKafkaTopic
 from pyspark.sql import SparkSession
 
 from highwater_spark.definition.model import Pipeline
-from highwater_spark.errors import ClusterError, PipelineFileError, RunFailed, StateError
+from highwater_spark.errors import ClusterError, PipelineFileError, RunFailed, SetupError, StateError
 from highwater_spark.flow.headers import Header
 from highwater_spark.flow.plan import RECORDS, plan_of
 from highwater_spark.flow.sources import Stretch
@@ -167,6 +167,11 @@ def test_a_record_that_a_transform_cannot_take_is_set_aside_and_can_be_sent_back
     run(spark, mended)
     assert {value["id"] for value in values(read_topic(f"{names['out']}.at"))} == {1, 2, 3}
 
+    replayed = replay(spark, pipeline, Stretch(), Silent())
+    assert (replayed.rows_out["priced"], replayed.dead_letters) == (2, 2), (
+        "a replay does not stop at such a record either"
+    )
+
 
 def test_a_replay_of_a_stretch_goes_to_another_target_and_touches_no_state(
     spark: SparkSession, a_pipeline: APipeline, names: dict[str, str], send: Send, read_topic: Read, tmp_path: Path
@@ -313,6 +318,14 @@ class TestRefusals:
         (tmp_path / "checkpoint" / "letters").mkdir(parents=True)
         with pytest.raises(StateError, match="it holds 'letters', which no pipeline put there"):
             run(spark, a_pipeline(ORDERS, **names))
+
+    def test_a_table_format_whose_jar_is_not_there(
+        self, spark: SparkSession, a_pipeline: APipeline, names: dict[str, str]
+    ) -> None:
+        for name in ("delta", "iceberg"):
+            text = ORDERS.replace("partition_by: day(at)", f"format: {name}")
+            with pytest.raises(SetupError, match=f"sink 'history': {name} is not loaded: add its jar by --conf"):
+                run(spark, a_pipeline(text, **names))
 
     def test_a_transform_that_fails_on_everything(
         self,

@@ -37,6 +37,10 @@ class Culprit:
     place: Place
     error: str
 
+    def __str__(self) -> str:
+        topic, partition, offset = self.place
+        return f"{topic}-{partition}@{offset}: {self.error}"
+
 
 def without(raw: DataFrame, places: Collection[list[Any]]) -> DataFrame:
     """Leave out the records that are in quarantine."""

@@ -8,18 +8,25 @@ import dataclasses
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final
+from functools import reduce
+from typing import Any, Final
 
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from highwater_spark.definition.model import Mode, Pipeline, Sink, TableSink
-from highwater_spark.errors import ClusterError, PipelineError, did_you_mean
+from highwater_spark.errors import ClusterError, PipelineError, RunFailed, did_you_mean
 from highwater_spark.flow.delivery import Batch, delivery_of
+from highwater_spark.flow.outputs import DEAD_LETTERS
 from highwater_spark.flow.plan import QueryPlan, plan_of
 from highwater_spark.flow.sources import Stretch, batch_of, reads
 from highwater_spark.kafka.cluster import Cluster
 from highwater_spark.run.batches import BatchWriter, mixed_records
+from highwater_spark.run.failures import Kind, failure_of
+from highwater_spark.run.offsets import Ranges
 from highwater_spark.run.progress import Display, QueryProgress, Snapshot
+from highwater_spark.run.quarantine import Search, without
 from highwater_spark.run.tally import Tally
 from highwater_spark.table.formats import table_of
 
@@ -89,5 +96,39 @@ def replay(spark: SparkSession, pipeline: Pipeline, stretch: Stretch, display: D
     writer = BatchWriter(pipeline, everything, delivery, tables, tally)
     raw = {source.name: batch_of(spark, pipeline.kafka, source, stretch) for source in pipeline.sources}
     display.say(f"replaying {', '.join(source.subscription for source in pipeline.sources)}")
-    writer.write(mixed_records(pipeline, raw), Batch(identity, 0))
+    batch = Batch(identity, 0)
+    try:
+        writer.write(mixed_records(pipeline, raw), batch)
+    except PySparkException as error:
+        places = _set_aside(Search(spark, pipeline, everything, _ranges(raw)), pipeline, batch, error, display)
+        tally.add(DEAD_LETTERS, len(places))
+        writer.write(mixed_records(pipeline, {name: without(frame, places) for name, frame in raw.items()}), batch)
     return Snapshot(pipeline, (QueryProgress("replay", batch=0),), tally.totals(), None, time.monotonic() - started)
+
+
+def _set_aside(
+    search: Search, pipeline: Pipeline, batch: Batch, error: PySparkException, display: Display
+) -> list[list[Any]]:
+    """Make dead letters of the records that a transform cannot take, as the pipeline does; return their places."""
+    failure = failure_of(error)
+    if failure.kind is not Kind.OTHER:
+        raise RunFailed(f"replay: {failure.text}") from error
+    display.say("the replay failed on a record; looking for it")
+    try:
+        culprits = search.culprits(())
+        if not culprits:
+            raise RunFailed(f"replay: {failure.text}") from error
+        delivery = delivery_of(pipeline, (), f"{pipeline.name}.{batch.query_id}.set-aside")
+        delivery.deliver(search.dead_letters(culprits), batch)
+    finally:
+        search.close()
+    for culprit in culprits:
+        display.say(f"set aside {culprit}")
+    return [list(culprit.place) for culprit in culprits]
+
+
+def _ranges(raw: Mapping[str, DataFrame]) -> Ranges:
+    """Return which offsets there are."""
+    records = reduce(DataFrame.unionByName, raw.values()).groupBy("topic", "partition")
+    found = records.agg(F.min("offset").alias("first"), F.max("offset").alias("last")).collect()
+    return {(row["topic"], row["partition"]): (row["first"], row["last"] + 1) for row in found}

@@ -181,8 +181,7 @@ class Runner:
         state.quarantine += [list(culprit.place) for culprit in culprits]
         self._store.save()
         for culprit in culprits:
-            topic, partition, offset = culprit.place
-            self._display.say(f"set aside {topic}-{partition}@{offset}: {culprit.error}")
+            self._display.say(f"set aside {culprit}")
         return bool(culprits)
 
     def _bury(self, plan: QueryPlan, letters: DataFrame, number: int) -> None:

@@ -144,7 +144,9 @@ def _require(spark: SparkSession, name: str, sink: TableSink) -> None:
     jvm = spark.sparkContext._jvm  # noqa: SLF001 - the only way to ask what is on the class path
     assert jvm is not None, "a running session has a JVM"
     if not jvm.org.apache.spark.util.Utils.classIsLoadable(name):
-        raise SetupError(f"sink {sink.name!r}: {sink.format} is not loaded; add its jar, see docs/pipelines.md")
+        raise SetupError(
+            f"sink {sink.name!r}: {sink.format} is not loaded: add its jar by --conf spark.jars.packages=..."
+        )
 
 
 def _checkpoint_gone(sink: TableSink, writer: str) -> StateError:
