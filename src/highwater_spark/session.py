@@ -33,12 +33,13 @@ _STACK_LOGGERS: Final = (  # they print each error as pages of stack, which we t
 )
 LITTER: Final = "artifacts"  # an empty folder that Spark 4.0 leaves where it was started
 EXIT_SECONDS: Final = 10.0
+SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "4",  # the default of 200 is for clusters; a micro-batch would be all overhead
+    SHUFFLE_PARTITIONS: "4",  # the default of 200 is for clusters; a micro-batch would be all overhead
 }
 
 
@@ -72,11 +73,17 @@ def session(
 
 
 def _submitted(app_name: str, conf: Mapping[str, str]) -> SparkSession:
-    """Return the session of `spark-submit`, whose own options stand."""
+    """Return the session of `spark-submit`, whose own options stand; its log of every step is for who asks for it."""
     builder = SparkSession.builder.appName(app_name)
     for name, value in conf.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    made = builder.getOrCreate()
+    stated = made.sparkContext.getConf()
+    if not stated.contains("spark.log.level"):
+        made.sparkContext.setLogLevel("WARN")
+    if stated.get("spark.master", "").startswith("local") and not stated.contains(SHUFFLE_PARTITIONS):
+        made.conf.set(SHUFFLE_PARTITIONS, LOCAL_DEFAULTS[SHUFFLE_PARTITIONS])
+    return made
 
 
 def _settings(app_name: str, master: str, jars: Sequence[Path] | None, conf: Mapping[str, str]) -> SparkConf:

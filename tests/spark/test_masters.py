@@ -119,7 +119,7 @@ def test_a_pipeline_runs_on_a_cluster_as_it_does_at_home(
     }
     given = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
 
-    def run(command: list[str]) -> None:
+    def run(command: list[str]) -> str:
         ended = subprocess.run(
             command,
             env=environment,
@@ -130,12 +130,14 @@ def test_a_pipeline_runs_on_a_cluster_as_it_does_at_home(
             check=False,
         )
         assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-4000:]
+        return ended.stderr
 
     for partition in (0, 1):
         send(source, [json.dumps({"n": 10 * partition + n}) for n in range(3)], partition=partition)
     jars = ",".join(str(jar) for jar in sorted(JARS.glob("*.jar")))
     submit = [str(PYSPARK / "bin" / "spark-submit"), "--master", master, "--jars", jars, *given]
-    run([*submit, str(entry.__file__), "run", str(file), "--once"])
+    logged = run([*submit, str(entry.__file__), "run", str(file), "--once"])
+    assert "MicroBatchExecution" not in logged, "a run is not drowned in Spark's log of every step"
     assert sorted(pd.read_parquet(tmp_path / "table")["square"]) == [0, 1, 4, 100, 121, 144]
     executors = [path for number in (1, 2) for path in (tmp_path / f"worker-{number}").glob("app-*/*")]
     assert len({path.parent.parent for path in executors}) == 2, "both workers took part"
