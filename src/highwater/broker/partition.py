@@ -178,7 +178,7 @@ class Partition:
         else:
             self.leadership.replicas_changed(replicas)
             self.leadership.isr_committed(isr, isr_version)
-        self.in_sync_replicas = isr
+        self._count_in_sync(isr if self.leadership is None else self.leadership.isr)
         if is_new_epoch:
             self._wake_readers()
         self._advance_high_watermark(0)
@@ -214,10 +214,14 @@ class Partition:
         if leadership is None or leadership.epoch != proposal.epoch:
             return
         leadership.isr_committed(isr, version)
-        self.in_sync_replicas = leadership.isr
+        self._count_in_sync(leadership.isr)
         self._advance_high_watermark(0)
         self._grow_isr(leadership)
         self._appends.finish()
+
+    def _count_in_sync(self, agreed: tuple[BrokerId, ...]) -> None:
+        """Count who is in sync, of those that hold a replica: one that was taken away may have joined meanwhile."""
+        self.in_sync_replicas = tuple(broker for broker in agreed if broker in self.replicas)
 
     def isr_overtaken(self, proposal: IsrProposal) -> None:
         """Change nothing more: a newer epoch has begun, and we will be told."""

@@ -184,6 +184,27 @@ async def test_a_follower_that_catches_up_is_proposed_and_counts_once_agreed_upo
     one.partition.check_enough_replicas()
 
 
+async def test_a_member_that_was_moved_away_does_not_make_enough_in_sync(replica: MakeReplica) -> None:
+    """Found by the simulator: it was agreed upon just after its replica was taken away, and nobody waits for it."""
+    one, two = replica(ONE), replica(TWO)
+    one.lead(isr=(ONE,))
+    two.follow(ONE)
+    two.catch_up(one)
+    one.partition.lead(LeaderEpoch(0), replicas=(ONE, THREE), isr=(ONE,), isr_version=0)
+    one.agree(1)
+    assert one.partition.in_sync_replicas == (ONE,)
+    with pytest.raises(KafkaError) as refused:
+        one.partition.check_enough_replicas()
+    assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+async def test_older_news_of_who_is_in_sync_does_not_count(replica: MakeReplica) -> None:
+    one = replica(ONE)
+    one.lead(isr=(ONE,), version=3)
+    one.lead(isr=(ONE, TWO), version=2)
+    assert one.partition.in_sync_replicas == (ONE,)
+
+
 async def test_what_waits_in_a_leader_that_is_replaced_is_refused(replica: MakeReplica) -> None:
     one = replica(ONE)
     one.lead()
