@@ -7,13 +7,14 @@ refused and still happen, and under `subscribe` a rebalance may skip or repeat r
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from highwater_history.history import (
     ALL,
     Assignment,
     Commit,
+    Copied,
     Drain,
     History,
     Place,
@@ -44,6 +45,7 @@ def check(history: History) -> list[Violation]:
             aborted_reads,
             all_or_nothing,
             hanging_transactions,
+            copied_once,
             commits_stay,
             one_owner,
         )
@@ -211,6 +213,26 @@ def hanging_transactions(facts: Facts) -> Iterator[Violation]:
     for drain in facts.drains:
         if drain.stable_end < drain.end:
             yield Violation("hanging-transaction", f"{drain.place} is stable up to {drain.stable_end} of {drain.end}")
+
+
+def copied_once(facts: Facts) -> Iterator[Violation]:
+    """What a transaction has read is copied exactly once, as far as its committed position goes."""
+    for step in facts.steps:
+        if not isinstance(step, Copied) or step.source not in facts.drained or step.target not in facts.drained:
+            continue
+        wanted = {value for offset, value in facts.drained[step.source].committed if offset < step.position}
+        copies = Counter(value.partition("=")[2] for _, value in facts.drained[step.target].committed)
+        for value, count in copies.items():
+            if count > 1:
+                yield Violation("copied-twice", f"{value!r} of {step.source} is in {step.target} {count} times")
+            if value not in wanted:
+                yield Violation(
+                    "copied-too-early", f"{value!r} is in {step.target}, and {step.source} was read to {step.position}"
+                )
+        for value in sorted(wanted - copies.keys()):
+            yield Violation(
+                "not-copied", f"{step.source} was read to {step.position}, and {value!r} is not in {step.target}"
+            )
 
 
 # Groups -------------------------------------------------------------------------------------------------------------

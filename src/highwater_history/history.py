@@ -133,6 +133,16 @@ class Drain:
 
 
 @dataclass(slots=True)
+class Copied:
+    """In the end: all of `source` below `position`, and nothing else, was to be copied to `target`, as `...=value`."""
+
+    at: float
+    source: Place
+    target: Place
+    position: int
+
+
+@dataclass(slots=True)
 class Fault:
     """Something that was done to the cluster."""
 
@@ -140,9 +150,9 @@ class Fault:
     what: str
 
 
-Step = Send | Transaction | Poll | Seek | Assignment | Commit | Position | Drain | Fault
+Step = Send | Transaction | Poll | Seek | Assignment | Commit | Position | Drain | Copied | Fault
 _KINDS: Final = {
-    kind.__name__: kind for kind in (Send, Transaction, Poll, Seek, Assignment, Commit, Position, Drain, Fault)
+    kind.__name__: kind for kind in (Send, Transaction, Poll, Seek, Assignment, Commit, Position, Drain, Copied, Fault)
 }
 
 
@@ -172,8 +182,9 @@ def _step(data: dict[str, object]) -> Step:
     for name in ("records", "committed"):
         if name in data:
             data[name] = [(offset, value) for offset, value in _pairs(data[name])]
-    if "place" in data:
-        data["place"] = Place(*data["place"])  # type: ignore[misc]
+    for name in ("place", "source", "target"):
+        if name in data:
+            data[name] = Place(*data[name])  # type: ignore[misc]
     if "places" in data:
         data["places"] = [Place(*place) for place in data["places"]]  # type: ignore[attr-defined]
     return kind(**data)  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Final
 
+from highwater.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from highwater.coordination import paths
 from highwater.coordination.records import PartitionStateRecord, TopicRecord, decode_controller
 from highwater.model.ids import BrokerId
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from highwater_sim.machine import Machine
     from highwater_sim.trace import Trace
 
+COORDINATED: Final = frozenset({TRANSACTIONS_TOPIC, OFFSETS_TOPIC})
 FASTEST_DELAYS_S: Final = (0.00005, 0.001)
 SLOW_DELAYS_S: Final = (0.01, 0.4)
 DISK_SECONDS: Final = (0.0001, 0.002)
@@ -138,6 +140,21 @@ class Faults:
         if machine is not None:
             self._note(f"kill -9 {machine.name} while it writes")
             machine.dies_within(self._random.randrange(30))
+            self._later(1.0, 9.0, lambda: self._start(machine))
+
+    def kill_coordinator(self) -> None:
+        """Let the coordinator of some transactions die between two of the next steps that it writes down."""
+        leaders = [
+            machine
+            for machine in self._cluster.machines
+            if machine.node is not None
+            and not machine.is_paused
+            and any(partition.leads and partition.name.topic in COORDINATED for partition in machine.node.partitions)
+        ]
+        if leaders:
+            machine = self._random.choice(leaders)
+            self._note(f"kill -9 of coordinator {machine.name} within a few steps")
+            machine.dies_within(self._random.randrange(8))
             self._later(1.0, 9.0, lambda: self._start(machine))
 
     def pause(self) -> None:
@@ -326,6 +343,7 @@ KINDS: Final[dict[str, Callable[[Faults], None]]] = {
     "kill-all": Faults.kill_all,
     "stop": Faults.stop_cleanly,
     "die-writing": Faults.die_while_writing,
+    "kill-coordinator": Faults.kill_coordinator,
     "pause": Faults.pause,
     "partition": Faults.partition,
     "store-cut": Faults.cut_off_from_store,

@@ -54,6 +54,7 @@ class Producer(Client):
         self.producer_id = -1
         self.producer_epoch = -1
         self.transactional_id: str | None = None
+        self.produce_version = PRODUCE_VERSION
         self.sequences: dict[Place, int] = {}
 
     async def run(self, places: Sequence[Place], *, pause_s: float) -> None:
@@ -67,11 +68,15 @@ class Producer(Client):
 
     # One batch ------------------------------------------------------------------------------------------------------
 
-    async def send(self, place: Place, *, transaction: str | None = None) -> bool:
-        """Send a batch of a few records, write down what became of it, and return whether it was acknowledged."""
-        if self._is_idempotent and self.producer_id < 0 and not await self._init():
-            return False
-        sends = [self._next(place, transaction) for _ in range(self.random.randint(1, 3))]
+    async def send(self, place: Place, *, transaction: str | None = None, copies: Sequence[str] | None = None) -> bool:
+        """Send a batch of a few records, write down what became of it, and return whether it was acknowledged.
+
+        They are copies of other values, or new ones.
+        """
+        if self._is_idempotent and self.producer_id < 0 and (transaction is not None or not await self._init()):
+            return False  # a transaction is over with the producer that began it
+        endings = [f"={value}" for value in copies] if copies is not None else [""] * self.random.randint(1, 3)
+        sends = [self._next(place, transaction, ending) for ending in endings]
         identity = self.producer_id, self.producer_epoch, self.sequences.get(place, 0)
         if self._is_idempotent:
             self.sequences[place] = identity[2] + len(sends)
@@ -81,13 +86,13 @@ class Producer(Client):
             self._gave_up(sends)
         return sends[0].outcome == "ok"
 
-    def _next(self, place: Place, transaction: str | None) -> Send:
+    def _next(self, place: Place, transaction: str | None, ending: str) -> Send:
         self._next_value += 1
         send = Send(
             client=self.name,
             at=self.now,
             place=place,
-            value=f"{self.name}.{self._next_value}",
+            value=f"{self.name}.{self._next_value}{ending}",
             acks=self._acks,
             is_idempotent=self._is_idempotent,
             transaction=transaction,
@@ -122,12 +127,12 @@ class Producer(Client):
         leader, _ = await self.leader_of(place)
         request = self._request(place, sends, identity)
         if self._acks == 0:
-            asking = asyncio.ensure_future(self.ask(leader, request, ProduceResponse, version=PRODUCE_VERSION))
+            asking = asyncio.ensure_future(self.ask(leader, request, ProduceResponse, version=self.produce_version))
             asking.add_done_callback(lambda done: done.cancelled() or done.exception())  # whatever became of it
             await asyncio.sleep(0.01)  # there is no answer to wait for
             asking.cancel()
             return None
-        answer = await self.ask(leader, request, ProduceResponse, version=PRODUCE_VERSION)
+        answer = await self.ask(leader, request, ProduceResponse, version=self.produce_version)
         return answer.responses[0].partition_responses[0]
 
     def _request(self, place: Place, sends: list[Send], identity: tuple[int, int, int]) -> ProduceRequest:

@@ -16,6 +16,7 @@ ANYWHERE: Final = (
     "kill-all",
     "stop",
     "die-writing",
+    "kill-coordinator",
     "pause",
     "partition",
     "store-cut",
@@ -55,6 +56,9 @@ class Profile:
     group_members: int
     transactional_producers: tuple[tuple[str, str], ...]
     """Each with its transactional id; two with one id fence each other again and again."""
+    transaction_version: int
+    transformers: int
+    """How many copy one partition to another, all with one transactional id."""
     has_administrator: bool
 
     @classmethod
@@ -85,5 +89,7 @@ class Profile:
             settings=settings,
             group_members=random.choice((0, 0, 1, 2, 3)),
             transactional_producers=random.choice(((), (), (("tx", "one"),), (("tx", "one"), ("ty", "two")), _RIVALS)),
+            transaction_version=random.choice((1, 2)),
+            transformers=random.choice((0, 0, 0, 1, 2)),
             has_administrator=random.random() < 0.3,
         )

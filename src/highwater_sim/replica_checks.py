@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from highwater.coordination import paths
-from highwater.coordination.records import PartitionStateRecord
+from highwater.coordination.records import PartitionStateRecord, TopicRecord
 from highwater.model.errors import KafkaError
 from highwater.model.ids import TopicPartition
 from highwater.protocol.records.batch import BatchHeader, checksum, iter_batches
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from highwater_sim.trace import Trace
 
 MAX_BYTES: Final = 1 << 20
+TOPIC_DEPTH: Final = paths.topic("t").count("/")
 
 
 class Batch(NamedTuple):
@@ -89,6 +90,8 @@ class ReplicaChecks:
         self.ledgers: dict[TopicPartition, Ledger] = {}
         self._leaders: dict[tuple[TopicPartition, bytes, int], int] = {}
         self._states: dict[TopicPartition, PartitionStateRecord] = {}
+        self._assigned: dict[TopicPartition, tuple[int, ...]] = {}
+        """Who holds a replica: a member of the in-sync set that was taken away is nobody whom it matters for."""
         self._controller_epoch = 0
         self.checks = 0
         cluster.store.on_change.append(self._stored)
@@ -110,6 +113,15 @@ class ReplicaChecks:
             self._controller_epoch = epoch
         elif path.startswith(paths.TOPICS) and path.endswith("/state"):
             self._state_written(path)
+        elif path.startswith(paths.TOPICS) and path.count("/") == TOPIC_DEPTH:
+            self._topic_written(path)
+
+    def _topic_written(self, path: str) -> None:
+        node = self._cluster.store.find(path)
+        if node is not None:
+            topic = path.rpartition("/")[2]
+            for index, replicas in TopicRecord.decode(path, node.data).replicas.items():
+                self._assigned[TopicPartition(topic, index)] = replicas
 
     def _state_written(self, path: str) -> None:
         parts = path.split("/")
@@ -143,7 +155,12 @@ class ReplicaChecks:
         if seen is None or state is None or ledger is None or machine.node is None:
             return
         partition = seen.partition
-        if broker in state.isr and partition.leader_epoch == state.leader_epoch and _end(partition) < ledger.end:
+        if (
+            broker in state.isr
+            and broker in self._assigned.get(name, state.isr)
+            and partition.leader_epoch == state.leader_epoch
+            and _end(partition) < ledger.end
+        ):
             self._fail(
                 "committed-on-every-isr-member",
                 f"{name} is committed up to {ledger.end}; broker {broker} is in sync ({state.isr}, epoch "
@@ -222,7 +239,7 @@ class ReplicaChecks:
             state = self._states.get(name)
             if state is not None and (state.leader, state.leader_epoch) == (broker, partition.leader_epoch):
                 members |= set(state.isr)
-            for member in sorted(members):
+            for member in sorted(members.intersection(partition.replicas)):
                 self._check_has(name, member, partition.high_watermark, leader=broker)
         ledger = self._ledger(name)
         # One that was paused may still begin what is long over: it can commit nothing, and is not looked at.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from highwater.model.errors import KafkaError
 from highwater.protocol.messages.create_topics import CreatableTopic
 from highwater_history.checks import check
-from highwater_history.history import ALL, History, Place
+from highwater_history.history import ALL, Copied, History, Place
 from highwater_history.violation import Violation
 from highwater_sim.administrator import Administrator
 from highwater_sim.client import PAUSE_S
@@ -27,6 +27,7 @@ from highwater_sim.producer import Producer
 from highwater_sim.replica_checks import ReplicaChecks
 from highwater_sim.trace import Trace
 from highwater_sim.transactional import TransactionalProducer
+from highwater_sim.transformer import Transformer, committed_position
 from highwater_sim.violation import Violated
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 
 TOPICS: Final = {"orders": 2, "events": 1}
 """Topics, and their partitions."""
+SOURCE: Final = Place("events", 0)
+COPIES: Final = Place("copies", 0)
+"""Where transformers copy `SOURCE` to; they alone write there."""
+COPIERS: Final = "copiers"
 START_S: Final = 60.0
 HEAL_S: Final = 120.0
 DRAIN_S: Final = 120.0
@@ -73,7 +78,8 @@ class Simulation:
         self.cluster = Cluster(seed, settings=profile.settings)
         self.cluster.on_bug = self._bug
         self.places = [Place(topic, index) for topic, count in TOPICS.items() for index in range(count)]
-        self.checks = ReplicaChecks(self.cluster, compared_topics=frozenset(TOPICS), trace=self.trace)
+        topics = frozenset({*TOPICS, COPIES.topic})
+        self.checks = ReplicaChecks(self.cluster, compared_topics=topics, trace=self.trace)
         self.faults = Faults(
             self.cluster, self.history, profile.faults, trace=self.trace, average_pause_s=profile.average_pause_s
         )
@@ -122,12 +128,22 @@ class Simulation:
             Producer(cluster, "none", self.history, acks=0),
         )
         transactional = [
-            TransactionalProducer(cluster, name, self.history, transactional_id=transactional_id)
+            TransactionalProducer(
+                cluster,
+                name,
+                self.history,
+                transactional_id=transactional_id,
+                transaction_version=profile.transaction_version,
+            )
             for name, transactional_id in profile.transactional_producers
         ]
         self._producing = [
             cluster.spawn(producer.run(self.places, pause_s=profile.request_pause_s))
             for producer in (*producers, *transactional)
+        ]
+        self._producing += [
+            cluster.spawn(self._transformer(number).run([COPIES], pause_s=profile.request_pause_s))
+            for number in range(profile.transformers)
         ]
         self._consuming = [
             cluster.spawn(Consumer(cluster, "reader", self.history).run(self.places)),
@@ -146,6 +162,17 @@ class Simulation:
         self.faults.stop()
         for task in changing:
             task.cancel()
+
+    def _transformer(self, number: int) -> Transformer:
+        return Transformer(
+            self.cluster,
+            f"copier{number}",
+            self.history,
+            transactional_id=COPIERS,
+            transaction_version=self.profile.transaction_version,
+            group=COPIERS,
+            source=SOURCE,
+        )
 
     def _calm_down(self) -> None:
         """Let the cluster heal while clients go on, then let producers stop, and read everything."""
@@ -169,6 +196,16 @@ class Simulation:
     async def _drain(self, reader: Consumer) -> None:
         for place in self.places:
             await reader.drain(place)
+        if self.profile.transformers:
+            await reader.drain(COPIES)
+            self.history.add(Copied(reader.now, SOURCE, COPIES, await self._copied_up_to(reader)))
+
+    async def _copied_up_to(self, reader: Consumer) -> int:
+        while True:
+            try:
+                return await committed_position(reader, COPIERS, SOURCE)
+            except KafkaError:
+                await asyncio.sleep(PAUSE_S)
 
     def _finish(self, task: asyncio.Task[None], within_s: float, invariant: str) -> None:
         try:
@@ -181,6 +218,8 @@ class Simulation:
         wanted = [
             CreatableTopic(name=name, num_partitions=count, replication_factor=3) for name, count in TOPICS.items()
         ]
+        if self.profile.transformers:
+            wanted.append(CreatableTopic(name=COPIES.topic, num_partitions=1, replication_factor=3))
         made: set[str] = set()
         while len(made) < len(wanted):
             with suppress(KafkaError):
