@@ -14,14 +14,27 @@ from highwater.protocol.messages.add_partitions_to_txn import (
 )
 from highwater.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from highwater.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from highwater.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from highwater.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from highwater.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from highwater.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from highwater.protocol.messages.produce import ProduceResponse
+from highwater.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from highwater.protocol.records.record import build_batch, numbered
 from highwater.testing.plugin import BrokerFactory
 from highwater.testing.requests import produce_request
 from highwater.testing.waiting import PATIENCE_SECONDS, wait_until
-from highwater.testing.wire import WireClient
+from highwater.testing.wire import WireClient, frame
 
 FENCED_OR_LATE = {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE}
 
@@ -31,7 +44,7 @@ class Client:
 
     def __init__(self, wire: WireClient, topic: str) -> None:
         self._wire = wire
-        self._topic = topic
+        self.topic = topic
         self.transactional_id = f"id-{uuid.uuid4().hex[:8]}"
         wait_until(self._coordinator_is_there, "a coordinator")
         answer = self.init(4)
@@ -62,7 +75,7 @@ class Client:
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.producer[0],
             v3_and_below_producer_epoch=self.producer[1],
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name=self._topic, partitions=[0])],
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=self.topic, partitions=[0])],
         )
         (topic,) = self._wire.call(request, AddPartitionsToTxnResponse, 3).results_by_topic_v3_and_below
         return ErrorCode(topic.results_by_partition[0].partition_error_code)
@@ -76,7 +89,7 @@ class Client:
             base_sequence=sequence,
             is_transactional=True,
         )
-        request = produce_request(self._topic, batch, acks=-1)
+        request = produce_request(self.topic, batch, acks=-1)
         request.transactional_id = self.transactional_id
         (topic,) = self._wire.call(request, ProduceResponse, version).responses
         return ErrorCode(topic.partition_responses[0].error_code)
@@ -87,6 +100,34 @@ class Client:
             transactional_id=self.transactional_id, producer_id=producer_id, producer_epoch=epoch, committed=commits
         )
         return self._wire.call(request, EndTxnResponse, version)
+
+    def ends_at_once(self, *producers: tuple[int, int], commits: bool) -> list[EndTxnResponse]:
+        """Send ends without waiting for the answer to the one before."""
+        ends = [
+            EndTxnRequest(
+                transactional_id=self.transactional_id, producer_id=producer, producer_epoch=epoch, committed=commits
+            )
+            for producer, epoch in producers
+        ]
+        self._wire.send_bytes(b"".join(frame(end, 5, number) for number, end in enumerate(ends)))
+        return [self._wire.receive(EndTxnResponse, 5, number) for number in range(len(ends))]
+
+    @property
+    def stable_end(self) -> int:
+        """Where readers of committed records stop."""
+        partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
+        request = ListOffsetsRequest(
+            isolation_level=1, topics=[ListOffsetsTopic(name=self.topic, partitions=[partition])]
+        )
+        return self._wire.call(request, ListOffsetsResponse, 5).topics[0].partitions[0].offset
+
+    @property
+    def aborted(self) -> list[tuple[int, int]]:
+        """What readers of committed records are told to skip: producer and first offset."""
+        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)
+        request = FetchRequest(isolation_level=1, topics=[FetchTopic(topic=self.topic, partitions=[partition])])
+        (found,) = self._wire.call(request, FetchResponse, 11).responses
+        return [(each.producer_id, each.first_offset) for each in found.partitions[0].aborted_transactions or ()]
 
     @property
     def state(self) -> str:
@@ -113,7 +154,7 @@ def test_a_late_end_does_not_end_the_next_transaction(client: Client, commits: b
     client.wait_until("CompleteCommit")
     client.producer = answer.producer_id, answer.producer_epoch
     assert client.produce(12) == ErrorCode.NONE
-    assert client.end(5, commits=commits, producer=first).error_code in FENCED_OR_LATE
+    assert client.end(5, commits=commits, producer=first).error_code == ErrorCode.PRODUCER_FENCED
     assert client.state == "Ongoing"
     assert client.end(5).error_code == ErrorCode.NONE
     client.wait_until("CompleteCommit")
@@ -126,6 +167,48 @@ def test_the_same_end_twice_is_one_end_and_gets_the_same_answer(client: Client) 
     again = client.end(5)
     assert (again.error_code, again.producer_id, again.producer_epoch) == (0, first.producer_id, first.producer_epoch)
     assert client.end(5, commits=False).error_code in FENCED_OR_LATE
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_marker_that_comes_twice_ends_nothing_more(client: Client, wire: WireClient, committed: bool) -> None:  # noqa: FBT001
+    """A coordinator that has missed the answer sends it again."""
+    assert client.produce(12) == ErrorCode.NONE
+    answer = client.end(5, commits=committed)
+    client.wait_until("CompleteCommit" if committed else "CompleteAbort")
+    end_offset, aborted = client.stable_end, client.aborted
+    marker = WritableTxnMarker(
+        producer_id=answer.producer_id,
+        producer_epoch=answer.producer_epoch,
+        transaction_result=committed,
+        topics=[WritableTxnMarkerTopic(name=client.topic, partition_indexes=[0])],
+    )
+    for _ in range(2):
+        (result,) = wire.call(WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse, 1).markers
+        assert result.topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert client.stable_end == end_offset + 2, "they are in the log, and hold nobody back"
+    assert client.aborted == aborted, "readers skip what they skipped before"
+    client.producer = answer.producer_id, answer.producer_epoch
+    assert client.produce(12) == ErrorCode.NONE
+    assert client.end(5).error_code == ErrorCode.NONE
+    client.wait_until("CompleteCommit")
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_the_next_end_waits_until_the_one_before_is_everywhere(client: Client, commits: bool) -> None:  # noqa: FBT001
+    """Both ends in one packet: the second meets a transaction that is still being ended."""
+    assert client.produce(12) == ErrorCode.NONE
+    producer_id, epoch = client.producer
+    first, second = client.ends_at_once((producer_id, epoch), (producer_id, epoch + 1), commits=commits)
+    assert first.error_code == ErrorCode.NONE
+    assert second.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    client.wait_until("CompleteCommit" if commits else "CompleteAbort")
+
+
+def test_nobody_has_an_empty_id(client: Client) -> None:
+    client.transactional_id = ""
+    assert client.init(4).error_code == ErrorCode.INVALID_REQUEST
+    assert client.add() == ErrorCode.INVALID_REQUEST
+    assert client.end(5).error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_the_end_of_an_empty_transaction_raises_the_epoch_only_for_an_abort(client: Client) -> None:

@@ -15,6 +15,7 @@ from highwater.broker.changes import Changes
 from highwater.broker.cleaner import Cleaner
 from highwater.broker.cluster import find_cluster, join_alone
 from highwater.broker.config_admin import ConfigAdmin
+from highwater.broker.deleted_partitions import DeletedPartitions
 from highwater.broker.disk_watch import DiskWatch
 from highwater.broker.fetch_sessions import FetchSessions
 from highwater.broker.group_coordinator import GroupCoordinator
@@ -384,6 +385,7 @@ class Node:
             appends=appends,
             topics=topics,
             markers=markers if member is None else member.route_markers(markers),
+            deletions=DeletedPartitions(loop, topics, store),
             wall_ms=now_ms,
             metrics=TransactionMetrics(self._registry),
         )

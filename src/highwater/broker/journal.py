@@ -176,7 +176,10 @@ class Journal:
         if self._flush_handle is not None:
             self._waiting.append(done)
         elif self._flights:
-            self._flights[-1].waiting.append(done)
+            last = self._flights[-1]
+            last.waiting.append(done)
+            if last.timer is None:  # It is late already; whoever comes now waits no longer than the others did.
+                self._limit_wait(last)
         else:
             done(None)
 
@@ -220,6 +223,9 @@ class Journal:
             flight.end(None)
             return
         self._flights.append(flight)
+        self._limit_wait(flight)
+
+    def _limit_wait(self, flight: _Flight) -> None:
         flight.timer = self._loop.call_later(self._settings.commit_timeout_ms / 1000, flight.time_is_up)
 
     def _write(self, batches: list[list[KeyAndValue]]) -> Offset:

@@ -14,6 +14,7 @@ from highwater.broker.transaction_shard import LoadedTransactions
 from highwater.config.settings import transactions as settings
 from highwater.metrics import declared
 from highwater.model.coordinator_partition import partition_for
+from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.ids import NO_BROKER
 from highwater.transactions.shard import TransactionSettings, TransactionShard
 from highwater.transactions.states import State
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from highwater.broker.appends import Appends
+    from highwater.broker.deleted_partitions import DeletedPartitions
     from highwater.broker.marker_sender import Writer
     from highwater.broker.partition import Partition
     from highwater.broker.topics import Topics
@@ -43,6 +45,7 @@ class TransactionCoordinator:
         appends: Appends,
         topics: Topics,
         markers: Writer,
+        deletions: DeletedPartitions,
         wall_ms: Callable[[], int],
         metrics: TransactionMetrics,
     ) -> None:
@@ -51,6 +54,7 @@ class TransactionCoordinator:
         self._appends = appends
         self._topics = topics
         self._markers = markers
+        self._deletions = deletions
         self._wall_ms = wall_ms
         self._metrics = metrics
         self._shards = Shards(loop, self._load)
@@ -70,6 +74,8 @@ class TransactionCoordinator:
 
     def shard_of(self, transactional_id: str) -> LoadedTransactions:
         """Return where the id is, or raise what its producer should do instead of asking us."""
+        if not transactional_id:
+            raise KafkaError("a transactional id must not be empty", code=ErrorCode.INVALID_REQUEST)
         return self._shards.at(self.partition_of(transactional_id))
 
     def leader_for(self, transactional_id: str) -> BrokerId:
@@ -91,7 +97,7 @@ class TransactionCoordinator:
         await self._shards.until_loaded()
 
     def topics_are_known(self) -> None:
-        """Go to work: from now on, a topic that is not known does not exist."""
+        """Go to work: we have been told of the cluster's topics."""
         self._topics_known.set()
 
     # Leadership -----------------------------------------------------------------------------------------------------
@@ -109,6 +115,7 @@ class TransactionCoordinator:
         for timer in self._timers.values():
             timer.cancel()
         self._shards.close()
+        self._deletions.close()
 
     async def _load(self, partition: Partition) -> tuple[LoadedTransactions, int]:
         core = TransactionShard(
@@ -118,7 +125,7 @@ class TransactionCoordinator:
                 allows_two_phases=self._config[settings.TRANSACTION_TWO_PHASE_COMMIT_ENABLE],
             )
         )
-        # Decided transactions complete as soon as they are loaded, and markers for topics that are gone are left out.
+        # Decided transactions complete as soon as they are loaded: we should know by then where their partitions are.
         await self._topics_known.wait()
         chunk_bytes = self._config[settings.TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE]
         with partition.pinned():
@@ -136,8 +143,8 @@ class TransactionCoordinator:
             journal,
             loop=self._loop,
             wall_ms=self._wall_ms,
-            topics=self._topics,
             markers=self._markers,
+            deletions=self._deletions,
             metrics=self._metrics,
         )
         return shard, count
@@ -157,8 +164,9 @@ class TransactionCoordinator:
         self._timers["expired"] = self._loop.call_later(delay_ms / 1000, self._look_for_expired)
 
     def watch(self, registry: Registry) -> None:
-        """Let the metrics ask us how many transactional ids there are."""
+        """Let the metrics ask us how many transactional ids there are, and which of them wait for partitions."""
         registry.ask(declared.TRANSACTIONS, self._count)
+        registry.ask_one(declared.TRANSACTION_MARKERS_LEFT, lambda: sum(shard.markers_left for shard in self.shards()))
 
     def _count(self) -> list[Sample]:
         counts = {state.label: 0 for state in State}

@@ -7,11 +7,12 @@ from highwater.metrics.registry import Registry
 class TransactionMetrics:
     """The cells, looked up once."""
 
-    __slots__ = ("_aborted", "_committed", "timed_out")
+    __slots__ = ("_aborted", "_committed", "markers_delayed", "timed_out")
 
     def __init__(self, registry: Registry) -> None:
         self._committed = registry.cell(declared.TRANSACTIONS_ENDED, "commit")
         self._aborted = registry.cell(declared.TRANSACTIONS_ENDED, "abort")
+        self.markers_delayed = registry.cell(declared.TRANSACTION_MARKERS_DELAYED)
         self.timed_out = registry.cell(declared.TRANSACTIONS_TIMED_OUT)
 
     def ended(self, *, committed: bool) -> None:

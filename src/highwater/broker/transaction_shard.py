@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from highwater.broker.journal import Journal
-    from highwater.broker.marker_sender import Writer
-    from highwater.broker.topics import Topics
+    from highwater.broker.marker_sender import Deletions, Writer
     from highwater.broker.transaction_metrics import TransactionMetrics
     from highwater.model.errors import ErrorCode, KafkaError
     from highwater.model.ids import ProducerId, TopicPartition
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 events = EventLog("transactions")
 
 LOOK_AGAIN_S: Final = 0.5
-METADATA_PATIENCE_S: Final = 5.0
-"""A broker that has just become the coordinator may not have been told of the newest topics yet."""
 
 
 class LoadedTransactions:
@@ -39,12 +36,12 @@ class LoadedTransactions:
     """
 
     __slots__ = (
+        "_deletions",
         "_loop",
         "_markers",
         "_metrics",
         "_senders",
         "_stopped",
-        "_topics",
         "_waiting",
         "_wall_ms",
         "core",
@@ -58,16 +55,16 @@ class LoadedTransactions:
         *,
         loop: AbstractEventLoop,
         wall_ms: Callable[[], int],
-        topics: Topics,
         markers: Writer,
+        deletions: Deletions,
         metrics: TransactionMetrics,
     ) -> None:
         self.core = core
         self.journal = journal
         self._loop = loop
         self._wall_ms = wall_ms
-        self._topics = topics
         self._markers = markers
+        self._deletions = deletions
         self._metrics = metrics
         self._senders: dict[str, MarkerSender] = {}
         self._waiting: dict[str, Callable[[], None]] = {}
@@ -77,7 +74,7 @@ class LoadedTransactions:
     def start(self) -> None:
         """Go on with what was decided before: it completes, whatever died in between."""
         for prepared in list(timeouts.prepared(self.core)):
-            self._finish(prepared, patience_s=METADATA_PATIENCE_S)
+            self._finish(prepared)
 
     def stop(self, error: KafkaError) -> None:
         """Let go of the transactions: whoever waits gets `error`, and looks for the new coordinator."""
@@ -149,25 +146,35 @@ class LoadedTransactions:
         self.core.apply(transaction.transactional_id, transaction)
         self.journal.write([records.encode(transaction.transactional_id, transaction)])
 
-    def _finish(self, prepared: Transaction, patience_s: float = 0.0) -> None:
+    def _finish(self, prepared: Transaction) -> None:
         if not self._stopped:
-            send = partial(self._send_markers, prepared, patience_s)
+            send = partial(self._send_markers, prepared)
             self.journal.when_committed(partial(self._soon, send))
 
     def _soon(self, step: Callable[[KafkaError | None], None], error: KafkaError | None) -> None:
         """Take a step that appends: not while the journal tells of a commit."""
         self._loop.call_soon(step, error)
 
+    @property
+    def markers_left(self) -> int:
+        """How many partitions wait for markers."""
+        return sum(len(sender.left) for sender in self._senders.values())
+
+    def partitions_left(self, known: Transaction) -> frozenset[TopicPartition]:
+        """Return the partitions of a transaction; once it is decided, only those that have no marker yet."""
+        sender = self._senders.get(known.transactional_id)
+        return known.partitions if sender is None else sender.left
+
     def when_settled(self, transactional_id: str, call: Callable[[], None]) -> None:
         """Call once the transaction that is being ended is complete; never, if another broker completes it."""
         self._waiting[transactional_id] = call
 
-    def _send_markers(self, prepared: Transaction, patience_s: float, error: KafkaError | None) -> None:
+    def _send_markers(self, prepared: Transaction, error: KafkaError | None) -> None:
         if self._stopped:
             return
         if error is not None:
             # Replicas are slow, and the record stands.
-            self._loop.call_later(LOOK_AGAIN_S, self._finish, prepared, patience_s)
+            self._loop.call_later(LOOK_AGAIN_S, self._finish, prepared)
             return
         end = TransactionEnd(
             prepared.producer.id,
@@ -179,9 +186,9 @@ class LoadedTransactions:
             end,
             prepared.partitions,
             loop=self._loop,
-            topics=self._topics,
             writer=self._markers,
-            patience_s=patience_s,
+            deletions=self._deletions,
+            metrics=self._metrics,
             done=partial(self._complete, prepared),
         )
         sender.start()

@@ -12,6 +12,7 @@ from highwater.cli.failures import CommandFailed
 from highwater.cli.options import AsJson, ClusterOption, Yes
 from highwater.cli.output import confirm, console, say, show_json, show_table, time_text
 from highwater.cli.txn_client import (
+    DECIDED,
     FINISHED,
     OpenTransaction,
     abort_hanging,
@@ -61,7 +62,7 @@ def list_transactions(
 
 @transactions.command()
 def describe(names: Ids, *, cluster: ClusterOption, as_json: AsJson = False) -> None:
-    """Describe transactional ids: producer, state, since when, and the partitions of what is open."""
+    """Describe transactional ids: producer, state, since when, and the partitions of what is open or not told yet."""
     found = described(cluster, names)
     if as_json:
         show_json([_view(each) for each in found])
@@ -73,6 +74,8 @@ def describe(names: Ids, *, cluster: ClusterOption, as_json: AsJson = False) -> 
             + (f"  since {time_text(each.started_at_ms)}" if each.started_at_ms >= 0 else "")
         )
         if each.partitions:
+            if each.state in DECIDED:
+                say("its outcome is decided, and these partitions have not been told yet:")
             show_table(["TOPIC", "PARTITION"], each.partitions)
 
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 TRANSACTION_COORDINATOR: Final = 1
 FINISHED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 """States in which nothing is open."""
+DECIDED: Final = frozenset({"PrepareCommit", "PrepareAbort"})
+"""States in which partitions are told the outcome."""
 
 
 class Listed(NamedTuple):

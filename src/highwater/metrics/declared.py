@@ -248,6 +248,18 @@ TRANSACTIONS_TIMED_OUT: Final = Metric(
     "Transactions that were aborted because they were open for longer than their timeout.",
 )
 
+TRANSACTION_MARKERS_LEFT: Final = Metric(
+    "highwater_transaction_markers_left",
+    Kind.GAUGE,
+    "Partitions that have not got the marker of a decided transaction yet; one that stays here has no leader.",
+)
+
+TRANSACTION_MARKERS_DELAYED: Final = Metric(
+    "highwater_transaction_markers_delayed_total",
+    Kind.COUNTER,
+    "Attempts to bring a marker to a partition that failed, and are made again after a pause.",
+)
+
 LOOP_LAG_SECONDS: Final = Metric(
     "highwater_loop_lag_seconds",
     Kind.HISTOGRAM,

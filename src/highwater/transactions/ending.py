@@ -50,7 +50,7 @@ def decide(shard: TransactionShard, asked: Asked, *, fresh_id: ProducerId | None
     known = shard.transactions.get(asked.transactional_id)
     if known is None:
         raise UnknownProducer(f"{asked.transactional_id!r} is not known")
-    is_retry = asked.raises_epoch and not known.is_kept and _asks_again(known, asked.producer)
+    is_retry = asked.raises_epoch and _asks_again(known, asked.producer)
     if asked.producer.id not in {known.producer.id, known.holder.id} and not is_retry:
         raise UnknownProducer(f"{asked.transactional_id!r} does not belong to producer {asked.producer.id}")
     is_holder = known.holder == asked.producer and asked.producer.epoch < MAX_EPOCH  # The last one fences, only.
@@ -59,11 +59,12 @@ def decide(shard: TransactionShard, asked: Asked, *, fresh_id: ProducerId | None
     prepared, complete = (
         (State.PREPARE_COMMIT, State.COMPLETE_COMMIT) if asked.commits else (State.PREPARE_ABORT, State.COMPLETE_ABORT)
     )
-    if known.state is prepared:
+    is_next = asked.raises_epoch and not is_retry  # It ends the transaction that follows the one we know of.
+    if known.state is prepared or (known.state.is_prepared and is_next):
         raise unfinished(known)
-    if known.state is complete and (is_retry or not asked.raises_epoch):
+    if known.state is complete and not is_next:
         return Decision(known, known.producer)
-    aborts_nothing = asked.raises_epoch and not asked.commits and known.state.is_settled
+    aborts_nothing = is_next and not asked.commits and known.state.is_settled
     if is_retry or not (known.state is State.ONGOING or aborts_nothing):
         word = "commit" if asked.commits else "abort"
         raise InvalidTransactionState(f"{asked.transactional_id!r} is in {known.state.label}: nothing to {word}")
@@ -72,7 +73,12 @@ def decide(shard: TransactionShard, asked: Asked, *, fresh_id: ProducerId | None
 
 
 def _asks_again(known: Transaction, producer: Producer) -> bool:
-    """Whether the producer is the one of the transaction before, whose end has raised the epoch."""
+    """Whether the producer is the one whose transaction was ended, and has missed that its epoch was raised.
+
+    Once something else has begun, by itself or by a newer instance, it is late or a zombie, and fenced.
+    """
+    if known.state in {State.EMPTY, State.ONGOING}:
+        return False
     if producer == Producer(known.producer.id, known.producer.epoch - 1):
         return True
     return producer == Producer(known.previous_producer_id, MAX_EPOCH - 1) and known.producer.epoch == 0

@@ -209,8 +209,34 @@ def test_a_late_end_does_not_end_the_next_transaction(coordinator: Coordinator) 
     following = coordinator.end(producer, commits=True, raises_epoch=True)
     coordinator.complete()
     coordinator.add(following, LEAVES)
-    assert refusal_of_end(coordinator, producer, commits=True, raises_epoch=True) is NEVER
+    assert refusal_of_end(coordinator, producer, commits=True, raises_epoch=True) is ErrorCode.PRODUCER_FENCED
     assert coordinator.tea.state is State.ONGOING
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_zombie_whose_epoch_is_one_behind_is_fenced_and_not_taken_for_one_who_asks_again(
+    coordinator: Coordinator, *, commits: bool
+) -> None:
+    """It was told INVALID_TXN_STATE, which Kafka Streams dies of; a producer that was fenced makes way."""
+    zombie = coordinator.init()
+    current = coordinator.init()
+    fenced = ErrorCode.PRODUCER_FENCED
+    assert refusal_of_end(coordinator, zombie, commits=commits, raises_epoch=True) is fenced
+    coordinator.add(current, LEAVES, version=2)
+    assert refusal_of_end(coordinator, zombie, commits=commits, raises_epoch=True) is fenced
+    assert coordinator.tea.state is State.ONGOING
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_the_next_end_waits_for_the_markers_of_the_one_before(coordinator: Coordinator, *, commits: bool) -> None:
+    """A client gives up its next transaction at once: it was told INVALID_TXN_STATE, which is the end of a producer."""
+    producer = coordinator.init()
+    coordinator.add(producer, LEAVES, version=2)
+    following = coordinator.end(producer, commits=commits, raises_epoch=True)
+    for next_commits in (True, False):
+        assert refusal_of_end(coordinator, following, commits=next_commits, raises_epoch=True) is SOON
+    coordinator.complete()
+    assert coordinator.end(following, commits=False, raises_epoch=True).epoch == following.epoch + 1
 
 
 @pytest.mark.parametrize("state", [State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT])

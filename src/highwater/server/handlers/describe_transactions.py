@@ -1,4 +1,7 @@
-"""DescribeTransactions (key 65), version 0: what is known of transactional ids (KIP-664)."""
+"""DescribeTransactions (key 65), version 0: what is known of transactional ids (KIP-664).
+
+While a transaction is being ended, its partitions are those that have not got their marker yet.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,11 @@ from highwater.protocol.messages.describe_transactions import (
 from highwater.security.authorizer import Operation, ResourceType
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from highwater.broker.journal import Journal
+    from highwater.model.ids import TopicPartition
     from highwater.server.request_context import RequestContext
-    from highwater.transactions.transaction import Transaction
 
 
 def handle(
@@ -57,14 +62,14 @@ def _described(context: RequestContext, transactional_id: str, journals: list[Jo
         transaction_start_time_ms=known.started_at_ms,
         producer_id=known.producer.id,
         producer_epoch=known.producer.epoch,
-        topics=_topics(context, known),
+        topics=_topics(context, shard.partitions_left(known)),
     )
 
 
-def _topics(context: RequestContext, known: Transaction) -> list[TopicData]:
+def _topics(context: RequestContext, partitions: Iterable[TopicPartition]) -> list[TopicData]:
     """Return the partitions of topics that the caller may know of."""
     return [
         TopicData(topic=topic, partitions=[name.partition for name in names])
-        for topic, names in groupby(sorted(known.partitions), attrgetter("topic"))
+        for topic, names in groupby(sorted(partitions), attrgetter("topic"))
         if context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic)
     ]

@@ -43,8 +43,6 @@ async def handle(context: RequestContext, request: InitProducerIdRequest) -> Ini
 async def _transactional(
     context: RequestContext, request: InitProducerIdRequest, transactional_id: str
 ) -> InitProducerIdResponse:
-    if not transactional_id:
-        raise KafkaError("a transactional id must not be empty", code=ErrorCode.INVALID_REQUEST)
     context.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
     broker = context.broker
     asked = init_producer.Asked(

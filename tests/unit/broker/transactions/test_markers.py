@@ -12,8 +12,10 @@ from highwater.broker.marker_writer import TransactionEnd
 from highwater.broker.peer import PeerGone
 from highwater.broker.peers import Peers
 from highwater.broker.topics import PartitionState, Topic, Topics
+from highwater.broker.transaction_metrics import TransactionMetrics
 from highwater.config.broker_config import BrokerConfig
 from highwater.config.topic_settings import TopicSettings
+from highwater.metrics.registry import Registry
 from highwater.model.errors import ErrorCode
 from highwater.model.ids import NO_BROKER, BrokerId, LeaderEpoch, ProducerId, TopicId, TopicPartition
 from highwater.protocol.messages.write_txn_markers import (
@@ -68,8 +70,11 @@ class Clock:
 class Sending:
     """A sender, what it has written, and whether it is done."""
 
-    def __init__(self, *names: TopicPartition, topics: Topics | None = None, patience_s: float = 0.0) -> None:
+    def __init__(self, *names: TopicPartition) -> None:
         self.clock = Clock()
+        self.metrics = TransactionMetrics(Registry())
+        self.looked_for: list[TopicPartition] = []
+        self.is_deleted: Callable[[TopicPartition], None] | None = None
         self.written: list[list[TopicPartition]] = []
         self.tell: Callable[[TopicPartition, ErrorCode], None] | None = None
         self.done = 0
@@ -77,9 +82,9 @@ class Sending:
             END,
             names,
             loop=cast("asyncio.AbstractEventLoop", self.clock),
-            topics=topics or topics_led_by(HERE, HERE, HERE),
             writer=self,
-            patience_s=patience_s,
+            deletions=self,
+            metrics=self.metrics,
             done=self._finished,
         )
         self.sender.start()
@@ -90,6 +95,10 @@ class Sending:
         assert end == END
         self.written.append(list(names))
         self.tell = tell
+
+    def look_for(self, names: Iterable[TopicPartition], tell: Callable[[TopicPartition], None]) -> None:
+        self.looked_for = list(names)
+        self.is_deleted = tell
 
     def _finished(self) -> None:
         self.done += 1
@@ -127,14 +136,31 @@ def test_what_nobody_has_confirmed_for_long_is_sent_again() -> None:
     assert sending.written == [[LEAVES], [LEAVES]]
 
 
-def test_a_deleted_partition_needs_no_marker_but_a_new_coordinator_may_not_know_it_yet() -> None:
-    gone = TopicPartition("gone", 0)
-    assert Sending(gone).done == 1
-    patient = Sending(gone, patience_s=5.0)
-    assert patient.written == [[gone]]
-    patient.told(gone, ErrorCode.LEADER_NOT_AVAILABLE)
-    patient.clock.pass_s(5.0)
-    assert patient.done == 1
+def test_all_that_failed_at_once_is_sent_again_at_once() -> None:
+    """Each partition of a dead leader doubled the pause of the next, and the last of ten waited for a second."""
+    sending = Sending(LEAVES, WATER, POT)
+    for name in (LEAVES, WATER, POT):
+        sending.told(name, ErrorCode.NETWORK_EXCEPTION)
+    sending.clock.pass_s(0.02)
+    assert sending.written == [[LEAVES, WATER, POT]] * 2
+    assert sending.metrics.markers_delayed.value == 3
+
+
+def test_a_partition_is_given_up_only_when_it_is_known_to_be_deleted() -> None:
+    """A topic that a broker has not been told of yet was taken for deleted, and its transaction hung for ever."""
+    sending = Sending(LEAVES, WATER)
+    for _ in range(60):
+        assert sending.tell is not None
+        sending.told(LEAVES, ErrorCode.LEADER_NOT_AVAILABLE)
+        sending.told(WATER)
+        sending.clock.pass_s(1.0)
+    assert (sending.sender.left, sending.done) == (frozenset({LEAVES}), 0)
+    assert sending.looked_for == [LEAVES]
+    assert sending.is_deleted is not None
+    sending.is_deleted(LEAVES)
+    assert (sending.sender.left, sending.done) == (frozenset(), 1)
+    sending.is_deleted(LEAVES)
+    assert sending.done == 1, "told twice"
 
 
 def test_a_coordinator_that_was_replaced_stops() -> None:
