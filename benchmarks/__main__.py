@@ -57,6 +57,7 @@ LINES: Final = (
     Line("txn-one", "transactions of one partition, raw, one at a time", transactions.one_partition),
     Line("txn-ten", "transactions of ten partitions, raw, one at a time", transactions.ten_partitions),
     Line("txn-many", "transactions of 16 producers, raw, one at a time each", transactions.many_producers),
+    Line("txn-rate", "transactions of ten partitions, raw, 200 a second of 16 producers", transactions.fixed_rate),
     Line("txn-java", "produce, Java client, 1 KB records, a transaction every 100 ms", transactions.throughput_java),
     Line("spark-sink", "Spark's sink, 100 B records", spark.sink),
     Line("spark-source", "Spark's source, 100 B records", spark.source),

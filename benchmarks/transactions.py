@@ -1,6 +1,8 @@
 """Lines about transactions: how many a second, how long a commit takes, and what they cost a busy producer."""
 
 import re
+import select
+import socket
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -26,6 +28,8 @@ from highwater.testing.wire import WireClient
 
 MANY_PRODUCERS: Final = 16
 MANY_PARTITIONS: Final = 10
+FIXED_RATE: Final = 200
+"""Transactions a second, over all producers: a fraction of what either broker can do."""
 VALUE: Final = b"x" * 100
 TRANSACTION_MS: Final = 100
 ALL_IN_SYNC: Final = -1
@@ -70,6 +74,73 @@ def many_producers(arena: Arena) -> list[Metric]:
     return arena.alternate(metrics, measure)
 
 
+def fixed_rate(arena: Arena) -> list[Metric]:
+    """Sixteen producers, ten partitions in each transaction, as many a second for both brokers."""
+    metrics = [
+        Metric("p50 of commit", "ms", Target()),
+        Metric(COMMIT_P99, "ms", Target(at_most=1.0)),
+        Metric("p99 of transaction", "ms", Target()),
+    ]
+
+    def measure(broker: Broker) -> Mapping[str, float]:
+        with scratch_topic(broker, MANY_PARTITIONS) as topic, ExitStack() as stack:
+            partitions = list(range(MANY_PARTITIONS))
+            producers = [stack.enter_context(a_producer(broker, topic, partitions)) for _ in range(MANY_PRODUCERS)]
+            _run_on_schedule(producers, arena.effort.warm_up_seconds)
+            commits, transactions = _run_on_schedule(producers, arena.effort.seconds)
+        return {
+            "p50 of commit": _percentile(commits, 50) * 1e3,
+            COMMIT_P99: _percentile(commits, 99) * 1e3,
+            "p99 of transaction": _percentile(transactions, 99) * 1e3,
+        }
+
+    return arena.alternate(metrics, measure)
+
+
+def _percentile(values: list[float], percent: int) -> float:
+    return sorted(values)[len(values) * percent // 100]
+
+
+def _run_on_schedule(producers: list["RawProducer"], seconds: float) -> tuple[list[float], list[float]]:
+    """Begin a transaction whenever one is due, each producer in turn; return how long commits and transactions took.
+
+    A transaction counts from when it was due, a commit from when it was sent.
+    """
+    commits: list[float] = []
+    transactions: list[float] = []
+    busy: dict[socket.socket, tuple[RawProducer, float, float]] = {}
+    """Who waits for an answer: since when its transaction was due, and when it asked for the commit (0: not yet)."""
+    started = time.perf_counter()
+    total = int(seconds * FIXED_RATE)
+    begun = 0
+    while begun < total or busy:
+        now, wait = time.perf_counter(), TIMEOUT_SECONDS
+        while begun < total:
+            due = started + begun / FIXED_RATE
+            producer = producers[begun % len(producers)]
+            if due > now:
+                wait = due - now
+                break
+            if producer.socket in busy:
+                break  # It is late with the one before, and this one counts from when it was due.
+            producer.send_records()
+            busy[producer.socket] = producer, due, 0.0
+            begun += 1
+        ready, _, _ = select.select(busy, [], [], wait)
+        for each in ready:
+            producer, due, asked_at = busy.pop(each)
+            if asked_at:
+                producer.await_end()
+                now = time.perf_counter()
+                commits.append(now - asked_at)
+                transactions.append(now - due)
+            else:
+                producer.await_records()
+                busy[each] = producer, due, time.perf_counter()
+                producer.send_end()
+    return commits, transactions
+
+
 def _one_by_one(arena: Arena, partitions: int) -> list[Metric]:
     metrics = [
         Metric(TRANSACTIONS_PER_SECOND, "/s", Target(at_least=1.0)),
@@ -82,8 +153,7 @@ def _one_by_one(arena: Arena, partitions: int) -> list[Metric]:
             a_producer(broker, topic, list(range(partitions))) as producer,
         ):
             count, seconds, commits = _measured(arena, [producer])
-        p99 = sorted(commits)[len(commits) * 99 // 100]
-        return {TRANSACTIONS_PER_SECOND: count / seconds, COMMIT_P99: p99 * 1e3}
+        return {TRANSACTIONS_PER_SECOND: count / seconds, COMMIT_P99: _percentile(commits, 99) * 1e3}
 
     return arena.alternate(metrics, measure)
 
@@ -124,6 +194,11 @@ class RawProducer:
         self._transactional_id = f"bench-{uuid.uuid4().hex[:8]}"
         self._id, self._epoch = self._init()
         self._sent = 0
+
+    @property
+    def socket(self) -> socket.socket:
+        """Where answers come."""
+        return self._client.socket
 
     def _init(self) -> tuple[int, int]:
         request = InitProducerIdRequest(transactional_id=self._transactional_id, transaction_timeout_ms=60_000)
