@@ -11,6 +11,8 @@ from typing import Final
 
 from benchmarks.brokers import Broker, BrokerFailed
 from benchmarks.measuring import Arena, Metric, Target
+from benchmarks.process_stats import cpu_seconds
+from benchmarks.raw_clients import CPU_PER_MEGABYTE, MEGABYTE
 from benchmarks.real_clients import PARTITIONS, RECORDS_PER_SECOND, ClientFailed, java_tool
 from benchmarks.topics import scratch_topic
 from highwater.model.errors import ErrorCode
@@ -32,6 +34,7 @@ FIXED_RATE: Final = 200
 """Transactions a second, over all producers: a fraction of what either broker can do."""
 VALUE: Final = b"x" * 100
 TRANSACTION_MS: Final = 100
+RECORD_BYTES: Final = 1_000
 ALL_IN_SYNC: Final = -1
 PRODUCE_VERSION: Final = 12
 END_VERSION: Final = 5
@@ -271,21 +274,41 @@ def a_producer(broker: Broker, topic: str, partitions: list[int]) -> Iterator[Ra
 
 def throughput_java(arena: Arena) -> list[Metric]:
     """Kafka's ProducerPerformance with records of 1,000 bytes, and a commit every 100 ms."""
-    metrics = [Metric(RECORDS_PER_SECOND, "/s", Target(at_least=1.2))]
+    metrics = [
+        Metric(RECORDS_PER_SECOND, "/s", Target(at_least=1.2)),
+        Metric(CPU_PER_MEGABYTE, "ms", Target()),
+        Metric("broker's part of a core", "%", Target()),
+    ]
     records = arena.effort.scaled(600_000)
 
     def measure(broker: Broker) -> Mapping[str, float]:
         with scratch_topic(broker, PARTITIONS) as topic:
+            cpu_before = cpu_seconds(broker.pid)
             report = java_tool(
                 "org.apache.kafka.tools.ProducerPerformance",
-                *("--topic", topic, "--num-records", str(records), "--record-size", "1000", "--throughput", "-1"),
+                *(
+                    "--topic",
+                    topic,
+                    "--num-records",
+                    str(records),
+                    "--record-size",
+                    str(RECORD_BYTES),
+                    "--throughput",
+                    "-1",
+                ),
                 *("--transactional-id", topic, "--transaction-duration-ms", str(TRANSACTION_MS)),
                 *("--producer-props", f"bootstrap.servers={broker.bootstrap}"),
             )
+            cpu = cpu_seconds(broker.pid) - cpu_before
         summary = report.splitlines()[-1]
         found = re.match(r"(\d+) records sent, ([\d.]+) records/sec", summary)
         if found is None or int(found[1]) != records:
             raise ClientFailed(f"not all {records} records were sent: {summary}")
-        return {RECORDS_PER_SECOND: float(found[2])}
+        rate = float(found[2])
+        return {
+            RECORDS_PER_SECOND: rate,
+            CPU_PER_MEGABYTE: cpu / (records * RECORD_BYTES) * MEGABYTE * 1e3,
+            "broker's part of a core": cpu / (records / rate) * 100,
+        }
 
     return arena.alternate(metrics, measure)

@@ -58,6 +58,8 @@ class TransactionCheck:
                 shard.add_partitions(
                     entry.transactional_id, entry.producer, entry.partitions, client_version=RAISES_EPOCH_VERSION
                 )
+            else:
+                shard.confirm(entry.transactional_id)
         except KafkaError as error:
             if error.code is ErrorCode.NOT_COORDINATOR and self._elsewhere is not None:
                 self._ask_elsewhere(self._elsewhere, entry, tell)

@@ -115,6 +115,16 @@ class LoadedTransactions:
         """Return for each partition whether the open transaction has it."""
         return open_transaction.check(self.core, transactional_id, producer, partitions)
 
+    def confirm(self, transactional_id: str) -> None:
+        """Have the log say again what we know, for those who are told when all of it is committed.
+
+        A coordinator that was replaced and does not know it would let a late batch into a transaction that the next
+        one has ended, and nobody would ever end it there.
+        """
+        known = self.core.transactions.get(transactional_id)
+        if known is not None and len(self.journal.partition.replicas) > 1 and not self.journal.is_busy:
+            self._write(known)
+
     def end(self, asked: ending.Asked, *, fresh_id: ProducerId | None) -> Producer:
         """Decide how a transaction ends, and return who the producer is in its next one."""
         decision = ending.decide(self.core, asked, fresh_id=fresh_id, now_ms=self._wall_ms())

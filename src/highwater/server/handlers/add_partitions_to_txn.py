@@ -87,6 +87,8 @@ def _decide(context: RequestContext, asked: AddPartitionsToTxnTransaction, journ
         producer = Producer(ProducerId(asked.producer_id), asked.producer_epoch)
         if asked.verify_only:
             checked = shard.check_partitions(asked.transactional_id, producer, names)
+            if ErrorCode.NONE in checked:
+                shard.confirm(asked.transactional_id)
             return {name: _told(context, code) for name, code in zip(names, checked, strict=True)}
         version = RAISES_EPOCH if context.version >= BY_BROKERS_FROM else CLASSIC
         shard.add_partitions(asked.transactional_id, producer, names, client_version=version)
