@@ -78,12 +78,12 @@ def fitted(struct: Any, version: int) -> Any:
             continue
         if value is None and field.tag is None and version not in field.nullable:
             continue
-        if isinstance(value, Struct):
+        if hasattr(value, "FIELDS"):
             value = fitted(value, version)
             if field.tag is not None and value == type(value)():
                 continue  # for kio, a tagged struct of defaults is an absent one
         elif isinstance(value, list):
-            value = [fitted(item, version) if isinstance(item, Struct) else item for item in value]
+            value = [fitted(item, version) if hasattr(item, "FIELDS") else item for item in value]
         carried[field.name] = value
     return type(struct)(**carried)
 

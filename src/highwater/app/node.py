@@ -448,6 +448,7 @@ class Node:
             ),
             markers=markers,
             fetch_max_bytes=config[network.FETCH_MAX_BYTES],
+            reads_from_followers=config[replication.REPLICA_SELECTOR_CLASS] == RACK_AWARE,
             partition_admin=PartitionAdmin(topics, None if member is None else member.driver),
             roles=None if member is None else member.roles,
             controller=None if member is None else member.driver,

@@ -61,6 +61,8 @@ class Broker:
     transaction_gate: TransactionGate
     markers: MarkerWriter
     fetch_max_bytes: int
+    reads_from_followers: bool
+    """Whether consumers may be sent to a replica that is closer to them than the leader."""
     partition_admin: PartitionAdmin
     roles: Roles | None
     """What the controller told us; None in a cluster of one."""

@@ -296,7 +296,7 @@ class Partition:
             return
         self._appends.written_bytes += written_bytes
         self._appends.written_batches += len(receipts)
-        if self.log.config.flush_ms < NEVER:
+        if self.log.limits.flush_ms < NEVER:
             self._appends.unflushed[self] = None
         if self.leadership is not None:
             self.leadership.appended(Offset(self.log.log_end_offset), now_ms=self._keeper.now_ms())
@@ -310,12 +310,12 @@ class Partition:
     @property
     def wants_sync(self) -> bool:
         """Whether `flush.messages` asks for an fsync before what is written may be called committed."""
-        return self.log.log_end_offset - self.log.recovery_point >= self.log.config.flush_messages
+        return self.log.log_end_offset - self.log.recovery_point >= self.log.limits.flush_messages
 
     @property
     def syncs_appends(self) -> bool:
         """Whether some appends have to wait for an fsync."""
-        return self.log.config.flush_messages < NEVER
+        return self.log.limits.flush_messages < NEVER
 
     def synced(self) -> None:
         """Go on after an fsync: what it made durable may be committed."""
@@ -460,7 +460,7 @@ class Partition:
         log = self.log
         if len(records):
             log.append_as_follower(records, now_ms=now_ms)
-            if log.config.flush_ms < NEVER:
+            if log.limits.flush_ms < NEVER:
                 self._appends.unflushed[self] = None
         before, self.high_watermark = (
             self.high_watermark,

@@ -1,7 +1,6 @@
 """Compiles the hot modules with mypyc, in a process of its own: `python -m highwater.compiled.building FOLDER`.
 
-mypyc wants to see modules by their path from the working directory, and prints what it thinks; a child process gives it
-both without touching ours.
+mypyc prints what it thinks and works in another folder; a child process lets it, without touching ours.
 """
 
 import importlib.util
@@ -18,6 +17,8 @@ from highwater.compiled.loading import BUILT, FINGERPRINT, PACKAGE, source_finge
 from highwater.compiled.modules import HOT_MODULES
 
 TIMEOUT_S: Final = 1200
+GENERATOR: Final = "highwater.protocol.native"
+"""What puts native messages in the place of declared ones; run, not imported: this room imports nothing."""
 
 
 class CannotCompile(Exception):
@@ -63,13 +64,22 @@ def what_is_missing() -> str:
 
 
 def compile_into(folder: Path) -> None:
-    """Run mypyc and the C compiler; leave the modules in `folder / "lib"`."""
+    """Run mypyc and the C compiler on a copy of the package with native messages; leave them in `folder / "lib"`."""
     from mypyc.build import mypycify
     from setuptools import Distribution
     from setuptools.command.build_ext import build_ext
 
+    tree = folder / "source"
+    shutil.copytree(PACKAGE, tree / PACKAGE.name, ignore=shutil.ignore_patterns("built", "__pycache__"))
+    subprocess.run([sys.executable, "-m", GENERATOR, tree], check=True)
+    os.chdir(tree)  # mypyc wants to see modules by their path from the working directory
     sources = [name.replace(".", "/") + ".py" for name in HOT_MODULES]
-    options = ["--config-file=", "--ignore-missing-imports", f"--cache-dir={folder / 'mypy'}"]
+    options = [
+        "--config-file=",
+        "--ignore-missing-imports",
+        "--follow-imports=silent",
+        f"--cache-dir={folder / 'mypy'}",
+    ]
     extensions = mypycify([*options, *sources], opt_level="2", debug_level="0", target_dir=str(folder / "c"))
     command = build_ext(Distribution({"name": "highwater", "ext_modules": extensions}))
     command.build_lib, command.build_temp = str(folder / "lib"), str(folder / "objects")

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
-from importlib.util import spec_from_file_location
+from importlib.util import find_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -50,6 +50,8 @@ def use_compiled() -> bool:
     """
     if os.environ.get(SWITCH) == "0" or any(name in sys.modules for name in HOT_MODULES) or not is_up_to_date():
         return False
+    if find_spec("librt") is None:
+        return False  # what compiled modules call in C; it came with the compiler, and has gone with it
     sys.path.append(str(BUILT))  # for the library that they share
     sys.meta_path.insert(0, _CompiledFinder())
     return True

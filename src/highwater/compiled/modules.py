@@ -1,8 +1,8 @@
 """Which modules are worth compiling: those that every Produce, Fetch and compacted record passes through.
 
 All of them or none are in use, because compiled modules call each other without looking names up. Left out on purpose:
-what is pickled, what awaits, what is generated at run time (the codec), and errors, because a compiled class loses a
-class attribute that it sets anew for one of Python's.
+what is pickled, what awaits, and errors, because a compiled class loses a class attribute that it sets anew for one of
+Python's. The messages among them are compiled from generated sources, see `highwater.protocol.native`.
 """
 
 from typing import Final
@@ -16,7 +16,11 @@ HOT_MODULES: Final = (
     "highwater.broker.partition",
     "highwater.broker.partitions",
     "highwater.broker.replica_fetch",
+    "highwater.broker.topics",
     "highwater.metrics.registry",
+    "highwater.protocol.messages.fetch",
+    "highwater.protocol.messages.produce",
+    "highwater.protocol.native.wire",
     "highwater.protocol.records.batch",
     "highwater.protocol.records.contents",
     "highwater.protocol.records.record",
@@ -33,13 +37,16 @@ HOT_MODULES: Final = (
     "highwater.server.inbox",
     "highwater.server.outbox",
     "highwater.server.request_context",
+    "highwater.server.server_metrics",
     "highwater.server.transport",
+    "highwater.storage.append_limits",
     "highwater.storage.batch_scan",
     "highwater.storage.compaction.aborted_records",
     "highwater.storage.compaction.batch_filter",
     "highwater.storage.compaction.compaction",
     "highwater.storage.compaction.offset_map",
     "highwater.storage.file_region",
+    "highwater.storage.files",
     "highwater.storage.index_file",
     "highwater.storage.leader_epochs",
     "highwater.storage.log",

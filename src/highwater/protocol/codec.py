@@ -1,8 +1,11 @@
-"""Bytes to messages and back, by functions that are compiled when a message and version is first met.
+"""Bytes to messages and back, by functions that are made when a message and version is first met.
+
+Those of the hot messages may have been made, and compiled to C, before: see `native`.
 
 The limits that make this safe to point at a network are in `decoding`.
 """
 
+import sys
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -48,7 +51,8 @@ def decoder(cls: type[MessageT], version: int) -> Callable[[memoryview, int], tu
     compiled = _DECODERS.get((cls, version))
     if compiled is None:
         _check_version(cls, version)
-        compiled = _DECODERS[cls, version] = compile_decoder(cls, version)
+        compiled = _native("NATIVE_DECODERS", cls, version) or compile_decoder(cls, version)
+        _DECODERS[cls, version] = compiled
     return compiled
 
 
@@ -60,7 +64,8 @@ def encoder(cls: type[MessageT], version: int) -> Callable[[MessageT, list[Part]
     compiled = _ENCODERS.get((cls, version))
     if compiled is None:
         _check_version(cls, version)
-        compiled = _ENCODERS[cls, version] = compile_encoder(cls, version)
+        compiled = _native("NATIVE_ENCODERS", cls, version) or compile_encoder(cls, version)
+        _ENCODERS[cls, version] = compiled
     return compiled
 
 
@@ -78,6 +83,12 @@ def encode(message: Message, version: int) -> bytes:
     encoder(type(message), version)(message, parts)
     assert all(isinstance(part, bytes) for part in parts), "a file region cannot be joined with bytes"
     return b"".join(part for part in parts if isinstance(part, bytes))
+
+
+def _native(table: str, cls: type[Message], version: int) -> Callable[..., Any] | None:
+    """Return the function that came with a native message, see `native.module`; declared ones have none."""
+    functions: dict[tuple[type[Message], int], Callable[..., Any]] = getattr(sys.modules[cls.__module__], table, {})
+    return functions.get((cls, version))
 
 
 def _check_version(cls: type[Message], version: int) -> None:

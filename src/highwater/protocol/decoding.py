@@ -35,7 +35,6 @@ _FIXED_ELEMENTS_SHIFT: Final = 3
 _SCOPE: Final[dict[str, Any]] = {
     "UNREADABLE": (struct.error, IndexError, ValueError),
     "MalformedFrame": MalformedFrame,
-    "new": object.__new__,
     "over_budget": wire.over_budget,
     "overrun": wire.overrun,
     "read_varint": wire.read_varint,
@@ -54,7 +53,7 @@ def compile_decoder(cls: type[Message], version: int) -> Callable[[memoryview, i
 def decoder_source(cls: type[Message], version: int) -> Source:
     """Return the source of that function."""
     source = Source(_SCOPE)
-    writer = _DecoderWriter(source, version, flexible=version in cls.FLEXIBLE)
+    writer = DecoderWriter(source, version, flexible=version in cls.FLEXIBLE)
     with source.block("def decode(buffer, position):"):
         source.line("end = len(buffer)")
         source.line(f"budget = {cls.ELEMENT_BUDGET}")
@@ -67,182 +66,192 @@ def decoder_source(cls: type[Message], version: int) -> Source:
     return source
 
 
-class _DecoderWriter:
-    """Writes the body of one decoder, field by field."""
+class DecoderWriter:
+    """Writes the body of one decoder, field by field; `native.decoding` has another way with the single values."""
+
+    frame = "buffer"
+    """The variable that single bytes and varints are read from."""
 
     def __init__(self, source: Source, version: int, *, flexible: bool) -> None:
-        self._source = source
-        self._line = source.line
-        self._version = version
-        self._flexible = flexible
-        self._run: list[tuple[Fixed, str]] = []
+        self.source = source
+        self.line = source.line
+        self.version = version
+        self.flexible = flexible
+        self.run: list[tuple[Fixed, str]] = []
         self._names = 0
 
     def flush(self) -> None:
         """Write the read of all fixed-size values that are waiting for it."""
-        run, self._run = self._run, []
+        run, self.run = self.run, []
         if not run:
             return
         codes = "".join(kind.code for kind, _ in run)
         targets = ", ".join(target for _, target in run)
         if codes == "B":
-            self._line(f"{targets} = buffer[position]")
+            self.line(f"{targets} = buffer[position]")
         else:
-            unpack = self._source.struct_method("unpack_from", codes)
-            self._line(f"({targets},) = {unpack}(buffer, position)")
-        self._line(f"position += {sum(kind.size for kind, _ in run)}")
+            unpack = self.source.struct_method("unpack_from", codes)
+            self.line(f"({targets},) = {unpack}(buffer, position)")
+        self.line(f"position += {sum(kind.size for kind, _ in run)}")
 
     def read_struct(self, cls: type[Struct]) -> str:
         """Write the read of a struct and return the variable that it is in; its last run may still be waiting."""
-        it = self._fresh_name("it")
-        self._line(f"{it} = new({self._source.bind(cls.__name__, cls)})")
-        present = [field for field in cls.FIELDS if self._version in field.versions]
+        present = [field for field in cls.FIELDS if self.version in field.versions]
         plain = [field for field in present if field.tag is None]
         tagged = [field for field in present if field.tag is not None]
-        self._set_defaults(it, [field for field in cls.FIELDS if field not in plain])
+        it = self.make_struct(cls, [field for field in cls.FIELDS if field not in plain])
         for field in plain:
-            self._read_value(field.kind, f"{it}.{field.name}", field.name, nullable=self._version in field.nullable)
-        if self._flexible:
+            self._read_value(field.kind, f"{it}.{field.name}", field.name, nullable=self.version in field.nullable)
+        if self.flexible:
             self._read_tagged_fields(it, tagged)
         else:
-            assert not tagged, f"{cls.__name__} has tagged fields in version {self._version}, which is not flexible"
+            assert not tagged, f"{cls.__name__} has tagged fields in version {self.version}, which is not flexible"
         return it
 
-    def _set_defaults(self, it: str, fields: list[Field]) -> None:
-        for field in fields:
+    def make_struct(self, cls: type[Struct], absent: list[Field]) -> str:
+        """Write the making of a struct whose `absent` fields have their defaults; return the variable that it is in."""
+        it = self.fresh_name("it")
+        name = self.source.bind(cls.__name__, cls)
+        self.line(f"{it} = {name}.__new__({name})")
+        for field in absent:
             match field.default:
                 case type() as made if issubclass(made, Struct):
-                    value = f"{self._source.bind(made.__name__, made)}()"
+                    value = f"{self.source.bind(made.__name__, made)}()"
                 case type():
                     value = "[]"
                 case constant:
                     value = repr(constant)
-            self._line(f"{it}.{field.name} = {value}")
+            self.line(f"{it}.{field.name} = {value}")
+        return it
 
     def _read_value(self, kind: Kind, target: str, name: str, *, nullable: bool) -> None:
         match kind:
             case Fixed():
-                self._run.append((kind, target))
+                self.run.append((kind, target))
             case Text():
                 self._read_length(_INT16)
                 with self._unless_null(target, name, nullable=nullable):
-                    self._read_slice(target, name, ".tobytes().decode()")
+                    self.read_slice(target, name, ".tobytes().decode()")
             case Blob(in_place=in_place):
                 self._read_length(_INT32)
                 with self._unless_null(target, name, nullable=nullable):
-                    self._read_slice(target, name, "" if in_place else ".tobytes()")
+                    self.read_slice(target, name, "" if in_place else ".tobytes()")
             case Array(element=element):
                 self._read_length(_INT32)
                 with self._unless_null(target, name, nullable=nullable):
                     self._read_array(element, target, name)
             case Nested(struct=cls) if nullable:
-                self._run.append((_INT8, "size"))
+                self.run.append((_INT8, "size"))
                 self.flush()
                 with self._unless_null(target, name, nullable=True, test="size < 0"):
-                    self._line(f"{target} = {self.read_struct(cls)}")
+                    self.line(f"{target} = {self.read_struct(cls)}")
             case Nested(struct=cls):
-                self._line(f"{target} = {self.read_struct(cls)}")
+                self.line(f"{target} = {self.read_struct(cls)}")
 
     def _read_length(self, inflexible: Fixed) -> None:
         """Write the read of a length or count into `size`; a flexible one is larger by one, so that 0 can mean null."""
-        self._run.append((_BYTE if self._flexible else inflexible, "size"))
+        self.run.append((_BYTE if self.flexible else inflexible, "size"))
         self.flush()
-        if self._flexible:
-            with self._source.block("if size >= 128:"):
-                self._line("size, position = rest_of_varint(buffer, position, size)")
+        if self.flexible:
+            with self.source.block("if size >= 128:"):
+                self.line(f"size, position = rest_of_varint({self.frame}, position, size)")
 
     @contextmanager
     def _unless_null(self, target: str, name: str, *, nullable: bool, test: str = "") -> Iterator[None]:
         """Write what happens to a null; what is written inside the context happens to any other value."""
-        test = test or ("size == 0" if self._flexible else "size < 0")
-        with self._source.block(f"if {test}:"):
-            self._line(f"{target} = None" if nullable else f'raise unexpected_null("{name}")')
+        test = test or ("size == 0" if self.flexible else "size < 0")
+        with self.source.block(f"if {test}:"):
+            self.line(f"{target} = None" if nullable else f'raise unexpected_null("{name}")')
         if not nullable:
             yield
             return
-        with self._source.block("else:"):
+        with self.source.block("else:"):
             yield
             self.flush()
 
-    def _read_slice(self, target: str, name: str, conversion: str) -> None:
-        self._line(f"stop = position + {'size - 1' if self._flexible else 'size'}")
-        with self._source.block("if stop > end:"):
-            self._line(f'raise overrun("{name}")')
-        self._line(f"{target} = buffer[position:stop]{conversion}")
-        self._line("position = stop")
+    def read_slice(self, target: str, name: str, conversion: str) -> None:
+        """Write the read of as many bytes as `size` says, and what becomes of them."""
+        self.line(f"stop = position + {'size - 1' if self.flexible else 'size'}")
+        with self.source.block("if stop > end:"):
+            self.line(f'raise overrun("{name}")')
+        self.line(f"{target} = buffer[position:stop]{conversion}")
+        self.line("position = stop")
 
     def _read_array(self, element: Kind, target: str, name: str) -> None:
-        if self._flexible:
-            self._line("size -= 1")
-        smallest = smallest_size(element, self._version, flexible=self._flexible)
+        if self.flexible:
+            self.line("size -= 1")
+        smallest = smallest_size(element, self.version, flexible=self.flexible)
         if smallest:
-            with self._source.block(f"if size * {smallest} > end - position:"):
-                self._line(f'raise overrun("{name}")')
+            with self.source.block(f"if size * {smallest} > end - position:"):
+                self.line(f'raise overrun("{name}")')
         self._draw_on_budget(f"size >> {_FIXED_ELEMENTS_SHIFT}" if isinstance(element, Fixed) else "size", name)
         if isinstance(element, Fixed):
-            self._read_fixed_elements(element, target)
+            self.read_fixed_elements(element, target)
         else:
             self._read_elements(element, target, name)
 
-    def _read_fixed_elements(self, element: Fixed, target: str) -> None:
-        self._line(f"stop = position + size * {element.size}")
+    def read_fixed_elements(self, element: Fixed, target: str) -> None:
+        """Write the read of `size` numbers or ids, one after the other."""
+        self.line(f"stop = position + size * {element.size}")
         if len(element.code) == 1:
-            unpack = self._source.array_method("unpack_from", element.code)
-            self._line(f"{target} = list({unpack}[size](buffer, position))")
+            unpack = self.source.array_method("unpack_from", element.code)
+            self.line(f"{target} = list({unpack}[size](buffer, position))")
         else:
             pieces = f"buffer[start:start + {element.size}].tobytes()"
-            self._line(f"{target} = [{pieces} for start in range(position, stop, {element.size})]")
-        self._line("position = stop")
+            self.line(f"{target} = [{pieces} for start in range(position, stop, {element.size})]")
+        self.line("position = stop")
 
     def _read_elements(self, element: Kind, target: str, name: str) -> None:
-        items, append = self._fresh_name("items"), self._fresh_name("append")
-        self._line(f"{items} = []")
-        self._line(f"{append} = {items}.append")
-        with self._source.block("for _ in range(size):"):
+        items, count = self.fresh_name("items"), self.fresh_name("count")
+        self.line(f"{items} = []")
+        self.line(f"{count} = size")
+        with self.source.block(f"for _ in range({count}):"):
             if isinstance(element, Nested):
                 item = self.read_struct(element.struct)
             else:
                 item = "item"
                 self._read_value(element, item, name, nullable=False)
             self.flush()
-            self._line(f"{append}({item})")
-        self._line(f"{target} = {items}")
+            self.line(f"{items}.append({item})")
+        self.line(f"{target} = {items}")
 
     def _read_tagged_fields(self, it: str, fields: list[Field]) -> None:
-        self._run.append((_BYTE, "size"))
+        self.run.append((_BYTE, "size"))
         self.flush()
-        with self._source.block("if size:"):
+        with self.source.block("if size:"):
             if fields:
                 self._read_known_tagged_fields(it, fields)
             else:
-                self._line("position, budget = skip_tagged_fields(buffer, position, size, budget)")
+                self.line(f"position, budget = skip_tagged_fields({self.frame}, position, size, budget)")
 
     def _read_known_tagged_fields(self, it: str, fields: list[Field]) -> None:
-        with self._source.block("if size >= 128:"):
-            self._line("size, position = rest_of_varint(buffer, position, size)")
+        with self.source.block("if size >= 128:"):
+            self.line(f"size, position = rest_of_varint({self.frame}, position, size)")
         self._draw_on_budget("size", "tagged fields")
-        tag, stop = self._fresh_name("tag"), self._fresh_name("stop")
-        with self._source.block("for _ in range(size):"):
-            self._line(f"{tag}, position = read_varint(buffer, position)")
-            self._line("size, position = read_varint(buffer, position)")
-            self._line(f"{stop} = position + size")
-            with self._source.block(f"if {stop} > end:"):
-                self._line('raise overrun("tagged fields")')
+        tag, stop, count = self.fresh_name("tag"), self.fresh_name("stop"), self.fresh_name("count")
+        self.line(f"{count} = size")
+        with self.source.block(f"for _ in range({count}):"):
+            self.line(f"{tag}, position = read_varint({self.frame}, position)")
+            self.line(f"size, position = read_varint({self.frame}, position)")
+            self.line(f"{stop} = position + size")
+            with self.source.block(f"if {stop} > end:"):
+                self.line('raise overrun("tagged fields")')
             for index, field in enumerate(fields):
-                with self._source.block(f"{'elif' if index else 'if'} {tag} == {field.tag}:"):
-                    nullable = self._version in field.nullable
+                with self.source.block(f"{'elif' if index else 'if'} {tag} == {field.tag}:"):
+                    nullable = self.version in field.nullable
                     self._read_value(field.kind, f"{it}.{field.name}", field.name, nullable=nullable)
                     self.flush()
-                    with self._source.block(f"if position != {stop}:"):
-                        self._line(f'raise wrong_tag_size("{field.name}")')
-            with self._source.block("else:"):
-                self._line(f"position = {stop}")
+                    with self.source.block(f"if position != {stop}:"):
+                        self.line(f'raise wrong_tag_size("{field.name}")')
+            with self.source.block("else:"):
+                self.line(f"position = {stop}")
 
     def _draw_on_budget(self, cost: str, name: str) -> None:
-        self._line(f"budget -= {cost}")
-        with self._source.block("if budget < 0:"):
-            self._line(f'raise over_budget("{name}")')
+        self.line(f"budget -= {cost}")
+        with self.source.block("if budget < 0:"):
+            self.line(f'raise over_budget("{name}")')
 
-    def _fresh_name(self, stem: str) -> str:
+    def fresh_name(self, stem: str) -> str:
+        """Return a variable's name that no other has."""
         self._names += 1
         return f"{stem}{self._names}"

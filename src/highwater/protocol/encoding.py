@@ -167,7 +167,7 @@ class _EncoderWriter:
             self._run.append(("x", ""))  # a zero byte: no tagged fields
             return
         fields = sorted(fields, key=lambda field: field.tag or 0)
-        worth_sending = {field: self._differs_from_default(field, f"{it}.{field.name}") for field in fields}
+        worth_sending = {field: differs_from_default(field, f"{it}.{field.name}") for field in fields}
         count = self._fresh_name("tagged")
         self._line(f"{count} = 0")
         for test in worth_sending.values():
@@ -187,12 +187,13 @@ class _EncoderWriter:
         self.flush()
         self._line(f"out.insert({mark}, tagged_field_header({field.tag}, out[{mark}:]))")
 
-    @staticmethod
-    def _differs_from_default(field: Field, value: str) -> str:
-        if field.default is None:
-            return f"{value} is not None"
-        return f"{value} != {[] if callable(field.default) else field.default!r}"
-
     def _fresh_name(self, stem: str) -> str:
         self._names += 1
         return f"{stem}{self._names}"
+
+
+def differs_from_default(field: Field, value: str) -> str:
+    """Return the condition under which a tagged field is worth sending."""
+    if field.default is None:
+        return f"{value} is not None"
+    return f"{value} != {[] if callable(field.default) else field.default!r}"

@@ -51,7 +51,8 @@ class Answer:
         if self._route.may_carry_records:
             self._put_with_records(parts, outbox)
         else:
-            body = b"".join(parts)  # type: ignore[arg-type]
+            body = parts[0] if len(parts) == 1 else b"".join(parts)  # type: ignore[arg-type]
+            assert isinstance(body, bytes)
             outbox.put(self._head(len(body)) + body)
 
     def _head(self, body_bytes: int) -> bytes:

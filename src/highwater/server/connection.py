@@ -126,9 +126,12 @@ class Connection:
         self._metrics.received.value += received
         fault = ""
         try:
-            for number, frame in enumerate(self._inbox.frames(), 1):
+            number = 0
+            while (frame := self._inbox.next_frame()) is not None:
                 self._take(frame)
-                if number % REQUESTS_PER_TURN == 0:
+                number += 1
+                if number == REQUESTS_PER_TURN:
+                    number = 0
                     self._finish_turn()
                     if self.closed:
                         return
@@ -166,6 +169,10 @@ class Connection:
 
     def _take(self, frame: memoryview) -> None:
         """Decode one request and hand it to its handler."""
+        api_key: int
+        version: int
+        correlation_id: int
+        client_id_length: int
         try:
             api_key, version, correlation_id, client_id_length = _REQUEST_HEAD.unpack_from(frame)
         except Exception as error:
@@ -177,7 +184,7 @@ class Connection:
         position = 10
         if client_id_length > 0:
             position += client_id_length
-            raw = frame[10:position]
+            raw = frame[10:position].tobytes()
             if raw != self._client_id_bytes:
                 self._learn_client_id(raw, client_id_length)
         if found.flexible_request:
@@ -188,14 +195,14 @@ class Connection:
         request, _ = found.decode(frame, position)
         self._dispatch(found, correlation_id, request)
 
-    def _learn_client_id(self, raw: memoryview, length: int) -> None:
+    def _learn_client_id(self, raw: bytes, length: int) -> None:
         if len(raw) < length:
             raise MalformedFrame("a client id that is longer than its frame")
         try:
             self._client_id = str(raw, "utf-8")
         except UnicodeDecodeError as error:
             raise MalformedFrame("a client id that is not UTF-8") from error
-        self._client_id_bytes = bytes(raw)
+        self._client_id_bytes = raw
         self._contexts.clear()
 
     def _refuse_version(self, api_key: int, version: int, correlation_id: int) -> None:
@@ -218,7 +225,7 @@ class Connection:
             return  # a Produce with acks=0 wants no answer
         answer = Answer(found, correlation_id, received_at=self.last_active_at)
         self._answers.append(answer)
-        if isinstance(result, Message):
+        if type(result) is found.response_class:
             answer.response = result
         elif isinstance(result, Coroutine):
             self._run(found, answer, result)

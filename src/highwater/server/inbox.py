@@ -5,7 +5,6 @@ thousand idle connections hold no buffers. Only the tail of a frame that has not
 connection, and its buffer grows with the bytes that really came, never by the size that the frame claims.
 """
 
-from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
@@ -28,15 +27,17 @@ class SharedBuffer:
 
 
 class Inbox:
-    """One connection's incoming bytes. The frames it yields are valid until the next `receive`."""
+    """One connection's incoming bytes. The frames it returns are valid until the next `receive`."""
 
-    __slots__ = ("_filled", "_max_frame_bytes", "_shared", "_tail", "_view")
+    __slots__ = ("_filled", "_max_frame_bytes", "_shared", "_start", "_tail", "_view")
 
     def __init__(self, shared: SharedBuffer, *, max_frame_bytes: int) -> None:
         self._shared = shared
         self._max_frame_bytes = max_frame_bytes
         self._tail: memoryview | None = None
         self._filled = 0
+        self._start = 0
+        """Where the next frame begins."""
         self._view = shared.view
 
     @property
@@ -56,26 +57,26 @@ class Inbox:
         else:
             view, filled = tail, self._filled
         received = transport.receive_into(view[filled:])
-        self._view, self._filled = view, filled + received
+        self._view, self._filled, self._start = view, filled + received, 0
         return received
 
-    def frames(self) -> Iterator[memoryview]:
-        """Yield each frame that has fully arrived, without its size; then keep the rest for the next `receive`."""
-        view, filled = self._view, self._filled
-        start = 0
-        wanted = 0
-        while filled - start >= 4:
-            (size,) = FRAME_SIZE.unpack_from(view, start)
-            if size < 8 or size > self._max_frame_bytes:
-                # Eight bytes are the key, version and correlation id that every request starts with.
-                raise MalformedFrame(f"a frame of {size} bytes; the limit is {self._max_frame_bytes}")
-            end = start + 4 + size
-            if end > filled:
-                wanted = size + 4
-                break
-            yield view[start + 4 : end]
-            start = end
-        self._keep(start, wanted)
+    def next_frame(self) -> memoryview | None:
+        """Return the next frame that has fully arrived, without its size; None after the last: the rest is kept."""
+        start = self._start
+        left = self._filled - start
+        if left < 4:
+            self._keep(start, 0)
+            return None
+        size: int
+        (size,) = FRAME_SIZE.unpack_from(self._view, start)
+        if size < 8 or size > self._max_frame_bytes:
+            # Eight bytes are the key, version and correlation id that every request starts with.
+            raise MalformedFrame(f"a frame of {size} bytes; the limit is {self._max_frame_bytes}")
+        if left < size + 4:
+            self._keep(start, size + 4)
+            return None
+        self._start = end = start + 4 + size
+        return self._view[start + 4 : end]
 
     def _keep(self, start: int, wanted: int) -> None:
         """Hold what is left from `start` in a buffer of our own; `wanted` is the whole frame's size, if it is known."""
@@ -87,4 +88,4 @@ class Inbox:
             tail = memoryview(bytearray(capacity))
             tail[:left] = view[start : self._filled]
             self._tail = tail
-        self._filled = left
+        self._filled, self._start = left, 0

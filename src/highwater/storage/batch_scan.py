@@ -53,6 +53,10 @@ def locate(file: File, start: int, end: int, offset: int, *, may_wait: bool = Tr
     """
     position = start
     first_last_offset = -1
+    base_offset: int
+    length: int
+    magic: int
+    last_offset_delta: int
     unpack = _SPAN.unpack_from
     while position < end:
         length = min(LOOKUP_CHUNK_BYTES, end - position)

@@ -4,8 +4,7 @@ Appends come in two steps, so that all that arrived together is written together
 its offset, `write_staged` writes everything that was staged. Readers see a batch when it is written, never before.
 """
 
-from collections.abc import Callable, Iterator
-from operator import itemgetter
+from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -46,8 +45,6 @@ from highwater.storage.transactions import Transactions
 _OFFSET_LENGTH_EPOCH: Final = Struct(">qii")
 _BROKERS_ONLY: Final = LOG_APPEND_TIME | CONTROL | DELETE_HORIZON
 _NO_APPEND_TIME: Final = -1
-_MAX_TIMESTAMP: Final[Callable[[BatchSummary], int]] = itemgetter(2)
-"""Of a BatchSummary."""
 
 
 class Staged:
@@ -133,9 +130,21 @@ class Log(StoredLog):
         `records` is written as it lies: it must not change until then. Raises KafkaError and stages nothing when the
         batch is bad. A batch that repeats an earlier one is not staged, and gets the earlier one's answer.
         """
-        config = self.config
+        limits = self.limits
         if len(records) < HEADER_BYTES:
-            check_produced(records, max_message_bytes=config.max_message_bytes)
+            check_produced(records, max_message_bytes=limits.max_message_bytes)
+        # Declared, so that compiled code knows them for numbers.
+        batch_length: int
+        magic: int
+        crc: int
+        attributes: int
+        last_offset_delta: int
+        base_timestamp: int
+        max_timestamp: int
+        producer_id: int
+        producer_epoch: int
+        base_sequence: int
+        record_count: int
         (
             _,
             batch_length,
@@ -155,7 +164,7 @@ class Log(StoredLog):
         if (
             size != len(records)
             or magic != MAGIC
-            or size > config.max_message_bytes
+            or size > limits.max_message_bytes
             or attributes & _BROKERS_ONLY
             or attributes & CODEC_MASK > LAST_CODEC
             or record_count < 1
@@ -164,19 +173,19 @@ class Log(StoredLog):
             or (producer_id >= 0 and (base_sequence < 0 or producer_epoch < 0))
             or crc32c(records[CHECKED_FROM:]) != crc
         ):
-            check_produced(records, max_message_bytes=config.max_message_bytes)
-        if size > config.segment_bytes:
+            check_produced(records, max_message_bytes=limits.max_message_bytes)
+        if size > limits.segment_bytes:
             raise RecordListTooLarge(
-                f"record batch of {size} bytes is over segment.bytes, which is {config.segment_bytes}"
+                f"record batch of {size} bytes is over segment.bytes, which is {limits.segment_bytes}"
             )
-        if config.compact:
+        if limits.compact:
             check_keys(read_produced_records(records))
         append_time_ms = _NO_APPEND_TIME
-        if config.log_append_time:
+        if limits.log_append_time:
             max_timestamp = append_time_ms = now_ms
         elif (
-            max_timestamp - now_ms > config.message_timestamp_after_max_ms
-            or now_ms - base_timestamp > config.message_timestamp_before_max_ms
+            max_timestamp - now_ms > limits.timestamp_after_max_ms
+            or now_ms - base_timestamp > limits.timestamp_before_max_ms
         ):
             self._refuse_timestamps(records, now_ms)
         base_offset = self._staged_end
@@ -192,7 +201,7 @@ class Log(StoredLog):
                 attributes & TRANSACTIONAL != 0,
             )
             if earlier is not None:
-                earlier_time = earlier.timestamp if config.log_append_time else _NO_APPEND_TIME
+                earlier_time = earlier.timestamp if limits.log_append_time else _NO_APPEND_TIME
                 return Staged(earlier.first_offset, earlier.last_offset, earlier_time, self.log_start_offset, True)
             if attributes & TRANSACTIONAL:
                 self._staged_transactional.append(records)
@@ -328,16 +337,19 @@ class Log(StoredLog):
 
     def _must_roll(self, segment: Segment, batches: list[BatchSummary]) -> bool:
         """Say whether some of the staged batches do not belong into the active segment."""
-        config = self.config
-        if segment.size + self._staged_bytes > config.segment_bytes or not segment.can_take(
+        limits = self.limits
+        if segment.size + self._staged_bytes > limits.segment_bytes or not segment.can_take(
             batches[-1][0], len(batches)
         ):
             return True
         first = segment.first_timestamp() if segment.size else batches[0][2]
         if first < 0:
             return self._is_over_time(segment, first)
-        limit = first + config.roll_after_ms
-        return max(map(_MAX_TIMESTAMP, batches)) > limit
+        limit = first + limits.roll_after_ms
+        for _, _, max_timestamp in batches:  # noqa: SIM110 - a generator costs on this path
+            if max_timestamp > limit:
+                return True
+        return False
 
     def _is_over_time(self, segment: Segment, timestamp: int) -> bool:
         """Say whether `segment.ms` has passed between the first batch of a segment and one with this timestamp.
@@ -346,7 +358,7 @@ class Log(StoredLog):
         """
         first = segment.first_timestamp()
         waited_ms = timestamp - first if first >= 0 else self._staged_now_ms - segment.created_ms
-        return segment.size > 0 and waited_ms > self.config.roll_after_ms
+        return segment.size > 0 and waited_ms > self.limits.roll_after_ms
 
     def _write_rolling(self) -> None:
         """Write the staged batches one after another, each into the segment where it belongs.
@@ -361,7 +373,7 @@ class Log(StoredLog):
             header = read_header(buffer)
             segment = self.segments.active
             if segment.size and (
-                segment.size + size > self.config.segment_bytes
+                segment.size + size > self.limits.segment_bytes
                 or not segment.can_take(last_offset, 1)
                 or self._is_over_time(segment, max_timestamp)
             ):

@@ -7,11 +7,11 @@ that batch. Sparse: one per `index.interval.bytes` of log. As in Apache Kafka, s
 import struct
 from typing import Final, NamedTuple
 
-from highwater.storage.files import File
+from highwater.storage.files import File, MutableBytes
 from highwater.storage.index_file import IndexFile, used_bytes
 
 _ENTRY: Final = struct.Struct(">II")
-_relative_at: Final = struct.Struct(">I").unpack_from
+_RELATIVE: Final = struct.Struct(">I")
 
 
 class OffsetPosition(NamedTuple):
@@ -39,6 +39,8 @@ class OffsetIndex(IndexFile):
     def entry(self, number: int) -> OffsetPosition:
         """Return an entry by its place."""
         assert 0 <= number < self.entry_count
+        relative: int
+        position: int
         relative, position = _ENTRY.unpack_from(self._touch(), number * 8)
         return OffsetPosition(self.base_offset + relative, position)
 
@@ -58,20 +60,20 @@ class OffsetIndex(IndexFile):
         low, high = 0, self._end // 8
         if not high:
             return 0
-        (last,) = _relative_at(memory, high * 8 - 8)
+        last = _relative_at(memory, high * 8 - 8)
         if last <= relative:
             return high  # Readers are mostly near the end.
         # Offsets grow nearly evenly with the entries: look first where an even growth would have it.
         guess = relative * high // last if relative > 0 else 0
-        if _relative_at(memory, guess * 8)[0] > relative:
+        if _relative_at(memory, guess * 8) > relative:
             high = guess
-        elif _relative_at(memory, guess * 8 + 8)[0] > relative:
+        elif _relative_at(memory, guess * 8 + 8) > relative:
             return guess + 1
         else:
             low = guess + 2
         while low < high:
             middle = (low + high) // 2
-            if _relative_at(memory, middle * 8)[0] <= relative:
+            if _relative_at(memory, middle * 8) <= relative:
                 low = middle + 1
             else:
                 high = middle
@@ -87,6 +89,12 @@ class OffsetIndex(IndexFile):
             return True
         offset, position = self.last_entry()
         return offset >= self.base_offset and position < log_bytes and (self._end == 8 or position > 0)
+
+
+def _relative_at(memory: MutableBytes, position: int) -> int:
+    relative: int
+    (relative,) = _RELATIVE.unpack_from(memory, position)
+    return relative
 
 
 def read_entries(file: File, base_offset: int) -> list[OffsetPosition]:

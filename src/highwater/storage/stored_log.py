@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from highwater.model.errors import StorageError
 from highwater.storage import recovery, snapshot, timestamps
+from highwater.storage.append_limits import AppendLimits, limits_of
 from highwater.storage.compaction import swap
 from highwater.storage.compaction.plan import CompactedGroup, CompactionPlan, plan_compaction
 from highwater.storage.disk_health import DiskHealth
@@ -28,18 +29,19 @@ class StoredLog:
     """The written part of a log. After an error of the disk that left it in between, it only serves reads."""
 
     __slots__ = (
+        "_config",
         "_files",
         "_is_broken",
         "_is_folder_unsynced",
         "_last_snapshot",
         "_lowest_end_offset",
         "_names_changed",
-        "config",
         "cuts",
         "directory",
         "first_dirty_offset",
         "health",
         "leader_epochs",
+        "limits",
         "log_end_offset",
         "log_start_offset",
         "producers",
@@ -55,8 +57,8 @@ class StoredLog:
         self._files = files
         self.directory = directory
         self.health = health
-        self.config = config
-        """May be replaced at any time; sizes of indexes count from the next segment on."""
+        self._config = config
+        self.limits: AppendLimits = limits_of(config)
         self.segments = Segments(files, directory, loaded.segments)
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
@@ -78,6 +80,16 @@ class StoredLog:
         self._names_changed = loaded.is_changed
         self._is_folder_unsynced = loaded.is_changed
         """The folder's own name is not known to be on the disk."""
+
+    @property
+    def config(self) -> LogConfig:
+        """Its settings; they may be replaced at any time, and sizes of indexes count from the next segment on."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self.limits = limits_of(config)
 
     @property
     def takes_writes(self) -> bool:

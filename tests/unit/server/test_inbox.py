@@ -35,7 +35,7 @@ def drain(inbox: Inbox, pieces: Pieces) -> list[bytes]:
     received: list[bytes] = []
     while pieces.pieces:
         inbox.receive(pieces)  # type: ignore[arg-type]
-        received.extend(bytes(view) for view in inbox.frames())
+        received.extend(bytes(view) for view in iter(inbox.next_frame, None))
     return received
 
 
@@ -61,11 +61,11 @@ def test_two_connections_share_the_buffer_without_mixing() -> None:
     first = Pieces(frame(b"a" * 20)[:15], frame(b"a" * 20)[15:])
     second = Pieces(frame(b"b" * 30))
     one.receive(first)  # type: ignore[arg-type]
-    assert list(one.frames()) == []
+    assert list(iter(one.next_frame, None)) == []
     two.receive(second)  # type: ignore[arg-type]
-    assert [bytes(view) for view in two.frames()] == [b"b" * 30]
+    assert [bytes(view) for view in iter(two.next_frame, None)] == [b"b" * 30]
     one.receive(first)  # type: ignore[arg-type]
-    assert [bytes(view) for view in one.frames()] == [b"a" * 20]
+    assert [bytes(view) for view in iter(one.next_frame, None)] == [b"a" * 20]
 
 
 @pytest.mark.parametrize("size", [-1, 0, 7, 1001, 2**31 - 1])
@@ -73,11 +73,11 @@ def test_a_frame_of_impossible_size_is_refused(size: int) -> None:
     inbox = Inbox(SharedBuffer(), max_frame_bytes=1000)
     inbox.receive(Pieces(struct.pack(">i", size) + b"xxxx"))  # type: ignore[arg-type]
     with pytest.raises(MalformedFrame):
-        list(inbox.frames())
+        list(iter(inbox.next_frame, None))
 
 
 def test_a_claimed_size_costs_nothing_until_its_bytes_arrive() -> None:
     inbox = Inbox(SharedBuffer(), max_frame_bytes=100 * 1024 * 1024)
     inbox.receive(Pieces(struct.pack(">i", 100 * 1024 * 1024) + b"x" * 40))  # type: ignore[arg-type]
-    assert list(inbox.frames()) == []
+    assert list(iter(inbox.next_frame, None)) == []
     assert inbox.held_bytes < 256 * 1024

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Final
 from highwater.broker.delayed_fetch import DelayedFetch
 from highwater.broker.fetch_interest import FetchEntry, FetchInterest
 from highwater.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession
-from highwater.broker.read_replica import RACK_AWARE, closest_replica
+from highwater.broker.read_replica import closest_replica
 from highwater.broker.replica_fetch import ReplicaFetch
-from highwater.config.settings import replication
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.ids import BrokerId, Offset, TopicId
 from highwater.protocol.messages.fetch import (
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Callable
 
-    from highwater.broker.broker import Broker
     from highwater.broker.partition import Partition
     from highwater.server.request_context import RequestContext
 
@@ -74,7 +72,7 @@ def handle(context: RequestContext, request: FetchRequest) -> DelayedFetch | Fet
             full,
             replica=replica,
             throttles=broker.replication_throttles,
-            pushes_watermark=_reads_from_followers(broker),
+            pushes_watermark=broker.reads_from_followers,
         )
     # What this turn has staged is not in the log yet, and a client may read what it has just written.
     return (None if broker.appends.staged else fetch.at_once()) or fetch
@@ -102,7 +100,7 @@ class _Caller:
     def closer_replica(self, partition: Partition, offset: Offset) -> BrokerId | None:
         """Return a follower in the caller's rack, if followers are to be read from."""
         broker = self._context.broker
-        if not self._rack or not _reads_from_followers(broker):
+        if not self._rack or not broker.reads_from_followers:
             return None
         return closest_replica(partition, self._rack, offset, broker.cluster)
 
@@ -121,10 +119,6 @@ class _Caller:
             if data.error_code in LEADER_IS_ELSEWHERE:
                 _name_leader(self._context, response, entry, data)
         return response
-
-
-def _reads_from_followers(broker: Broker) -> bool:
-    return broker.config[replication.REPLICA_SELECTOR_CLASS] == RACK_AWARE
 
 
 def _note_what_is_asked(
