@@ -46,7 +46,6 @@ HOT_MODULES: Final = (
     "highwater.storage.compaction.compaction",
     "highwater.storage.compaction.offset_map",
     "highwater.storage.file_region",
-    "highwater.storage.files",
     "highwater.storage.index_file",
     "highwater.storage.leader_epochs",
     "highwater.storage.log",
