@@ -27,7 +27,7 @@ def compile_hot_path(
     if is_up_to_date():
         out.print(f"{len(HOT_MODULES)} modules are compiled already")
         return 0
-    out.print(f"compiling {len(HOT_MODULES)} modules, about a minute")
+    out.print(f"compiling {len(HOT_MODULES)} modules, a minute or two")
     try:
         build()
     except CannotCompile as error:
