@@ -10,6 +10,7 @@ import time
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from highwater.testing import skewed_clock
 from highwater.testing.cluster import ClusterProcesses
 from highwater.testing.nemesis import FAULTS, SETTINGS, Nemesis
 from highwater.testing.network import Network
@@ -35,8 +36,8 @@ def main() -> None:
 
 def run(seconds: float, dice: random.Random) -> list[str]:
     """Return what is wrong in the end."""
-    with Network() as network, ClusterProcesses(3, SETTINGS, network=network) as cluster:
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    with Network() as network, ClusterProcesses(3, SETTINGS, module=skewed_clock.MODULE, network=network) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(PATIENCE_SECONDS)
         with Workload(cluster.bootstrap_servers, TOPIC, PARTITIONS) as workload:
             nemesis = Nemesis(cluster, network, TOPIC, dice=dice, while_broken=workload.go_on)

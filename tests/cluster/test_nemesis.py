@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from highwater.testing import skewed_clock
 from highwater.testing.cluster import ClusterProcesses
 from highwater.testing.nemesis import FAULTS, SETTINGS, Nemesis
 from highwater.testing.network import Network
@@ -23,6 +24,8 @@ SHORT_RUN = (
     "tear_the_last_writes",
     "cut_a_broker_off",
     "lose_what_can_be_rebuilt",
+    "fill_a_disk",
+    "set_a_clock_wrong",
 )
 """What other tests do not do; `make nemesis` does everything, in any order, for ten minutes."""
 
@@ -35,7 +38,7 @@ def network() -> Iterator[Network]:
 
 @pytest.fixture(scope="module")
 def cluster(network: Network) -> Iterator[ClusterProcesses]:
-    with ClusterProcesses(3, SETTINGS, network=network) as running:
+    with ClusterProcesses(3, SETTINGS, module=skewed_clock.MODULE, network=network) as running:
         yield running
 
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from highwater.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from highwater.testing.network import ZOOKEEPER
+from highwater.testing.skewed_clock import set_clock
+from highwater.testing.small_disk import full_disk
 from highwater.testing.waiting import wait_until
 from highwater.testing.wire import ConnectionClosed, WireClient
 
@@ -39,6 +41,9 @@ SETTINGS: Final = {
 _METADATA_VERSION: Final = 12
 _ASK_SECONDS: Final = 2.0
 _MEND_SECONDS: Final = 120.0
+_FILL_SECONDS: Final = 30.0
+_FULL_BYTES: Final = 32 * 1024
+_JUMPS_SECONDS: Final = (-86_400, -3_600, -5, 5, 3_600, 86_400)
 
 
 class Seen(NamedTuple):
@@ -177,6 +182,29 @@ class Nemesis:
                     file.unlink()
             for file in self._cluster.brokers[number].data_dir.glob("*-checkpoint"):
                 file.unlink()
+
+    def fill_a_disk(self) -> None:
+        """Let a broker run until its disk has no room left; later it gets room, and starts again."""
+        broker = self._cluster.brokers[self._some_broker()]
+        broker.kill()
+        with full_disk(broker) as free_bytes:
+            deadline = time.monotonic() + _FILL_SECONDS
+            while free_bytes() > _FULL_BYTES and time.monotonic() < deadline:
+                self._while_broken()
+            self._while_broken()
+        broker.start()
+        self._mend()
+
+    # Clocks ---------------------------------------------------------------------------------------------------------
+
+    def set_a_clock_wrong(self) -> None:
+        """Let a leader's clock jump, ahead or back, and later back to where it was."""
+        broker = self._cluster.brokers[self._some_leader()]
+        set_clock(broker.data_dir, seconds=self._dice.choice(_JUMPS_SECONDS))
+        for _ in range(3):
+            self._while_broken()
+        set_clock(broker.data_dir, seconds=0)
+        self._mend()
 
     # Looking and mending --------------------------------------------------------------------------------------------
 
