@@ -34,7 +34,7 @@ TURN_SECONDS: Final = 12.0
 SETTLING_SECONDS: Final = 4.0  # the first micro-batch of a turn finds fewer events than the later ones
 SAMPLE_SECONDS: Final = 0.01
 START_SECONDS: Final = 180.0
-DRAIN_SECONDS: Final = 60.0
+DRAIN_SECONDS: Final = 120.0
 P50, P99 = "p50", "p99"
 
 Moments = list[tuple[int, float]]
