@@ -1,1 +1,1 @@
-"""Drives the cores and does the I/O: partitions, log dirs, topics, long polls, groups."""
+"""Drives the cores and does the I/O: partitions, replication, topics, long polls, groups, transactions."""

@@ -1,1 +1,1 @@
-"""The cluster's memory: one port, an embedded store for a single broker."""
+"""The cluster's memory: one port, ZooKeeper behind it for a cluster and an embedded store for a broker alone."""

@@ -1,1 +1,1 @@
-"""A pytest plugin: a real broker as a fixture."""
+"""Real brokers, clusters and faults for tests: a pytest plugin and what stands behind it."""
