@@ -19,6 +19,7 @@ from highwater_spark.exactly_once.connection import Address, Disconnected
 from highwater_spark.exactly_once.security import Security
 
 PATIENCE_SECONDS = 120.0
+TRANSACTION_LOG = "__transaction_state"
 FAST_ABORTS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000}
 
 
@@ -113,7 +114,7 @@ class Cluster(Target):
         settings = {
             "transaction.state.log.min.isr": 2,
             "zookeeper.session.timeout.ms": 6000,
-            "replica.lag.time.max.ms": 5000,
+            "replica.lag.time.max.ms": 3000,
         }
         self._cluster = ClusterProcesses(3, {**FAST_ABORTS, **settings}, network=self.network)
 
@@ -155,15 +156,22 @@ class Cluster(Target):
         return self._cluster.brokers
 
     def cut_from_a_leader(self, number: int, topic: str) -> None:
-        """Cut a broker off from another one that leads a partition of a topic, and that it can do without.
+        """Cut a coordinator off from another broker, which leads a partition of a topic and which it can do without.
 
-        It cannot do without the controller, which says who is in sync: what it decides must be replicated without those
-        that it does not hear.
+        It cannot do without the controller, which says who is in sync. Returns when the other one is not in sync any
+        more: what the coordinator decides from then on is replicated, and cannot be told to that leader.
         """
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         found = admin.list_topics(topic, timeout=10)
         leaders = {partition.leader for partition in found.topics[topic].partitions.values()}
-        self.network.cut(number, min(leaders - {number, found.controller_id, -1}))
+        other = min(leaders - {number, found.controller_id, -1})
+        self.network.cut(number, other)
+
+        def is_dropped() -> bool:
+            partitions = admin.list_topics(TRANSACTION_LOG, timeout=10).topics[TRANSACTION_LOG].partitions.values()
+            return all(other not in partition.isrs for partition in partitions if partition.leader == number)
+
+        wait_until(is_dropped, f"broker {other} out of sync", timeout_seconds=PATIENCE_SECONDS)
 
     def lose_session(self, topic: str) -> None:
         """Cut the leader of partition 0 of a topic off from ZooKeeper, until another one leads."""
