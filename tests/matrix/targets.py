@@ -155,23 +155,28 @@ class Cluster(Target):
     def _brokers(self) -> dict[int, BrokerProcess]:
         return self._cluster.brokers
 
-    def cut_from_a_leader(self, number: int, topic: str) -> None:
-        """Cut a coordinator off from another broker, which leads a partition of a topic and which it can do without.
+    def cut_from_a_leader(self, number: int, topic: str) -> int:
+        """Cut a broker off from another one, which leads a partition of a topic and which it can do without; say which.
 
-        It cannot do without the controller, which says who is in sync. Returns when the other one is not in sync any
-        more: what the coordinator decides from then on is replicated, and cannot be told to that leader.
+        It cannot do without the controller, which says who is in sync.
         """
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         found = admin.list_topics(topic, timeout=10)
         leaders = {partition.leader for partition in found.topics[topic].partitions.values()}
         other = min(leaders - {number, found.controller_id, -1})
         self.network.cut(number, other)
+        return other
 
-        def is_dropped() -> bool:
+    def kill_after_decision(self, number: int, other: int) -> None:
+        """Kill a coordinator when what it has decided is replicated without a broker that it cannot reach."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+        def is_replicated() -> bool:
             partitions = admin.list_topics(TRANSACTION_LOG, timeout=10).topics[TRANSACTION_LOG].partitions.values()
-            return all(other not in partition.isrs for partition in partitions if partition.leader == number)
+            return any(other not in partition.isrs for partition in partitions if partition.leader == number)
 
-        wait_until(is_dropped, f"broker {other} out of sync", timeout_seconds=PATIENCE_SECONDS)
+        wait_until(is_replicated, f"a decision without broker {other}", timeout_seconds=PATIENCE_SECONDS)
+        self._brokers[number].kill()
 
     def lose_session(self, topic: str) -> None:
         """Cut the leader of partition 0 of a topic off from ZooKeeper, until another one leads."""

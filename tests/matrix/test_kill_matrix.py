@@ -201,14 +201,13 @@ def test_a_broker_killed_in_the_middle_of_a_micro_batch(target: Target, tmp_path
 def test_a_coordinator_killed_between_its_decision_and_the_markers(target: Cluster, tmp_path: Path) -> None:
     """It cannot reach the leader of an output partition: it decides, and dies before it can tell."""
     job = a_job(target, tmp_path, batches=3)
-    coordinator = target.coordinator(job.spec.sink_id)
     gate = Fault(1, "OFFSETS_ADDED", "gate")
-    death = Fault(1, "COMMITTED", str(target.pid_of_coordinator(job.spec.sink_id)))
-    with job.running(gate, death) as driver:
+    with job.running(gate) as driver:
         job.await_fault(gate, driver)
-        target.cut_from_a_leader(coordinator, job.spec.topics[0])
+        coordinator = target.coordinator(job.spec.sink_id)
+        unreachable = target.cut_from_a_leader(coordinator, job.spec.topics[0])
         job.open_gate()
-        job.await_fault(death, driver)
+        target.kill_after_decision(coordinator, unreachable)
         target.revive()
         assert driver.wait(RUN_SECONDS) == 0, job.log()
     job.check_all()
