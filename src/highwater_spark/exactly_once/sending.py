@@ -71,12 +71,15 @@ class Sender:
         self._waiting: dict[Target, deque[SentBatch]] = {}
         self._waiting_bytes = 0
         self._under_way: dict[Address, deque[list[SentBatch]]] = {}
+        self._lost: set[Address] = set()  # connections that broke, until what was under way on them is taken back
         self._patience = Patience(brokers.patience_seconds)
 
     def send(self, target: Target, data: bytearray) -> None:
         """Take a batch over and send it soon; returns when not too much is waiting."""
         self._waiting.setdefault(target, deque()).append(SentBatch(target, data))
         self._waiting_bytes += len(data)
+        if self._waiting_bytes >= REQUEST_BYTES:
+            self._fill()  # leaders write what is there while the rest is being encoded
         while self._waiting_bytes > MOST_WAITING_BYTES:
             self._turn()
 
@@ -105,7 +108,7 @@ class Sender:
         """Fill the pipeline of each leader; return those with something under way."""
         if not self._under_way and any(target not in self._leaders for target in self._waiting):
             self._find_leaders()
-        for address in {self._leaders[target] for target in self._waiting if target in self._leaders}:
+        for address in {self._leaders[target] for target in self._waiting if target in self._leaders} - self._lost:
             pipeline = self._under_way.setdefault(address, deque())
             while len(pipeline) < MOST_UNDER_WAY and (batches := self._next_request(address)):
                 pipeline.append(batches)
@@ -113,6 +116,7 @@ class Sender:
                     self._brokers.connection(address).send(self._request(batches), PRODUCE_VERSION)
                 except Disconnected:
                     self._brokers.drop(address)  # the answers will not come: `_receive` finds that out
+                    self._lost.add(address)
                     break
         return list(self._under_way)
 
@@ -166,6 +170,7 @@ class Sender:
             except Disconnected as error:
                 trouble = str(error)
                 self._brokers.drop(address)
+                self._lost.discard(address)
                 back += [batch for waiting in (batches, *pipeline) for batch in waiting]
                 pipeline.clear()
                 break

@@ -35,7 +35,7 @@ from highwater_spark.exactly_once.token import Token, Verdict, token_of, verdict
 from highwater_spark.exactly_once.transaction import Identity, Transactions, is_lost
 
 MAX_ATTEMPTS: Final = 5  # each under a new epoch
-SMALL_RECORDS: Final = 30_000  # one task sends so many in some 0.05 s
+SMALL_BYTES: Final = 16 << 20  # one task sends so much in less time than it takes to begin and end a second stage
 LISTENER_MS: Final = 10_000
 QUERY_ID: Final = "sql.streaming.queryId"  # a local property that Spark sets for the thread of a streaming query
 
@@ -123,7 +123,7 @@ class ExactlyOnceSink:
         self._untried_from = untried_from
         self._labels = tuple(labels)
         self._observer = observer
-        self._last_records: int | None = None
+        self._last_bytes: int | None = None
         self._has_checked_speculation = False
         self._brokers = Brokers(bootstrap_servers, self._security, patience_seconds)
         self._transactions = Transactions(self._brokers, sink_id, transaction_timeout_ms)
@@ -249,12 +249,12 @@ class ExactlyOnceSink:
             if row["what"] == COUNTED and self._labels:
                 label = self._labels[row["number"]]
                 counts[label] = counts.get(label, 0) + row["records"]
-        self._last_records = written
+        self._last_bytes = sum(row["bytes"] for row in rows if row["what"] == WRITTEN)
         return Delivered(written, was_there=False, counts=counts)
 
     def _tasks(self, spark: SparkSession, targets: int) -> int:
         """Return by how many tasks to send: one if the last micro-batch was small, for a second stage costs more."""
-        if self._last_records is not None and self._last_records <= SMALL_RECORDS:
+        if self._last_bytes is not None and self._last_bytes <= SMALL_BYTES:
             return 1
         return max(1, min(targets, spark.sparkContext.defaultParallelism))
 

@@ -26,7 +26,9 @@ from highwater_spark.exactly_once.security import Security
 from highwater_spark.exactly_once.sending import Sender, SendFailed
 from highwater_spark.exactly_once.transaction import Identity
 
-REPORT_SCHEMA: Final = "task int, attempt int, stage int, what string, number int, records bigint, text string"
+REPORT_SCHEMA: Final = (
+    "task int, attempt int, stage int, what string, number int, records bigint, bytes bigint, text string"
+)
 BATCH_BYTES: Final = 512 << 10
 _CUT: Final = 61
 
@@ -102,24 +104,25 @@ class Report:
 
     def __init__(self, task: int, attempt: int, stage: int) -> None:
         self._who = (task, attempt, stage)
-        self._rows: list[tuple[str, int, int, str | None]] = [(TASK, 0, 0, None)]
+        self._rows: list[tuple[str, int, int, int, str | None]] = [(TASK, 0, 0, 0, None)]
 
-    def add(self, what: str, number: int = 0, records: int = 0, text: str | None = None) -> None:
+    def add(self, what: str, number: int = 0, records: int = 0, size: int = 0, text: str | None = None) -> None:
         """Add a row."""
-        self._rows.append((what, number, records, text))
+        self._rows.append((what, number, records, size, text))
 
     def rows(self) -> pa.RecordBatch:
         """Return all rows, by `REPORT_SCHEMA`."""
-        whats, numbers, records, texts = zip(*self._rows, strict=True)
+        whats, numbers, records, sizes, texts = zip(*self._rows, strict=True)
         same = [pa.array([part] * len(self._rows), pa.int32()) for part in self._who]
         told = [
             pa.array(whats),
             pa.array(numbers, pa.int32()),
             pa.array(records, pa.int64()),
+            pa.array(sizes, pa.int64()),
             pa.array(texts, pa.string()),
         ]
         return pa.RecordBatch.from_arrays(
-            [*same, *told], ["task", "attempt", "stage", "what", "number", "records", "text"]
+            [*same, *told], ["task", "attempt", "stage", "what", "number", "records", "bytes", "text"]
         )
 
 
@@ -134,6 +137,7 @@ class Owner:
         # that its records are there already.
         self._first_cuts = (1 + attempt_id % _CUT, 1 + attempt_id // _CUT % _CUT)
         self._records: dict[int, int] = {}  # written so far, by number of the target
+        self._bytes: dict[int, int] = {}  # the same, before compression
         self._counts: dict[int, int] = {}  # rows, by number of the label
         self._cuts_left: dict[int, tuple[int, ...]] = {}
 
@@ -164,6 +168,7 @@ class Owner:
             sequence = self._records.get(number, 0)
             sender.send(self._task.targets[number], self._batch(payload, sequence, now_ms))
             self._records[number] = sequence + payload.count
+            self._bytes[number] = self._bytes.get(number, 0) + len(payload.data)
 
     def _batch(self, payload: Payload, sequence: int, now_ms: int) -> bytearray:
         header = BatchHeader(
@@ -187,7 +192,7 @@ class Owner:
     def tell(self) -> None:
         """Report how many records went where."""
         for number, records in self._records.items():
-            self._report.add(WRITTEN, number, records)
+            self._report.add(WRITTEN, number, records, self._bytes[number])
         for label, rows in self._counts.items():
             self._report.add(COUNTED, label, rows)
 
