@@ -24,6 +24,7 @@ from highwater.protocol.records.batch import (
     MAGIC,
     TRANSACTIONAL,
     BatchHeader,
+    HeaderFields,
     iter_batches,
     patch_log_append_time,
     patch_offset_and_epoch,
@@ -133,18 +134,7 @@ class Log(StoredLog):
         limits = self.limits
         if len(records) < HEADER_BYTES:
             check_produced(records, max_message_bytes=limits.max_message_bytes)
-        # Declared, so that compiled code knows them for numbers.
-        batch_length: int
-        magic: int
-        crc: int
-        attributes: int
-        last_offset_delta: int
-        base_timestamp: int
-        max_timestamp: int
-        producer_id: int
-        producer_epoch: int
-        base_sequence: int
-        record_count: int
+        header: HeaderFields = HEADER.unpack_from(records)
         (
             _,
             batch_length,
@@ -159,7 +149,7 @@ class Log(StoredLog):
             producer_epoch,
             base_sequence,
             record_count,
-        ) = HEADER.unpack_from(records)
+        ) = header
         size = batch_length + LENGTH_PREFIX_BYTES
         if (
             size != len(records)
