@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import functools
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from highwater.broker.controller_news import ControllerNews
 from highwater.broker.controller_store import ControllerStore, Deposed
 from highwater.broker.messenger import Messenger, RemoteListener
 from highwater.broker.peer import Peer
-from highwater.broker.process_end import ProcessWatch
+from highwater.broker.process_end import ProcessWatch, has_ended
 from highwater.config.settings import replication
 from highwater.controller.controller import Controller, returned
 from highwater.controller.events import (
@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     from highwater.coordination.records import BrokerRecord
 
 events = EventLog("controller")
+
+_GLANCE_S: Final = 0.3
+"""How long a new controller waits for each broker to show that somebody listens; all are asked at once."""
 
 
 class ControllerDriver:
@@ -99,6 +102,7 @@ class ControllerDriver:
             ]
             self._office = office
             try:
+                await self._take_ended_off_the_list(store)
                 took_over, addresses = await store.load()
                 office.news = ControllerNews(
                     self._broker_id, epoch, office.core, office.addresses, listener=self._listener
@@ -345,10 +349,33 @@ class ControllerDriver:
         """
         if self._office is not office or office.peers.get(broker) is not peer:
             return
+        await self._take_off_the_list(broker, office.core.brokers.get(broker))
+
+    async def _take_ended_off_the_list(self, store: ControllerStore) -> None:
+        """Begin without brokers that have ended and are not missed yet.
+
+        Otherwise one that was in sync, died with its leader and is back sooner would not be trusted (it has bounced),
+        in favour of a leader that is gone.
+        """
+        registrations, addresses = await store.brokers()
+        others = [broker for broker in registrations if broker != self._broker_id]
+        ended = await asyncio.gather(*(self._has_ended(addresses[broker]) for broker in others))
+        for broker, is_gone in zip(others, ended, strict=True):
+            if is_gone:
+                await self._take_off_the_list(broker, registrations[broker])
+
+    async def _has_ended(self, record: BrokerRecord) -> bool:
+        peer = Peer(record.address(self._listener), client_id=f"controller-{self._broker_id}", timeout_s=_GLANCE_S)
+        try:
+            return await has_ended(peer)
+        finally:
+            peer.close()
+
+    async def _take_off_the_list(self, broker: BrokerId, registration: int | None) -> None:
         events.warning("broker_process_ended", broker=broker)
         try:
             node = await self._coordination.read(paths.broker(broker))
-            if node.created == office.core.brokers.get(broker):
+            if node.created == registration:
                 await self._coordination.delete(paths.broker(broker))
         except NoNode:
             return

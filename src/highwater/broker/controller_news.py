@@ -58,8 +58,7 @@ class ControllerNews:
 
     def address_of(self, broker: BrokerId) -> ListenerAddress:
         """Return where other brokers reach this one."""
-        listeners = self._addresses[broker].listeners
-        return listeners.get(self._listener) or next(iter(listeners.values()))
+        return self._addresses[broker].address(self._listener)
 
     def roles(self, broker: BrokerId, registration: int, names: Iterable[TopicPartition]) -> LeaderAndIsrRequest:
         """Return whom `broker` shall lead and follow in these partitions, as far as it holds them."""

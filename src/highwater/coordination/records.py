@@ -99,6 +99,10 @@ class BrokerRecord:
     rack: str | None
     started_ms: int
 
+    def address(self, listener: str) -> ListenerAddress:
+        """Return where it is reached by this listener, or by whatever it has."""
+        return self.listeners.get(listener) or next(iter(self.listeners.values()))
+
     def encode(self) -> bytes:
         """Return the node's data."""
         # Clients from before 0.10 knew one plain address; the fields stay, and are empty when there is none.
