@@ -174,8 +174,8 @@ def _end(consumer: Consumer, place: Place) -> int:
     while True:
         try:
             return int(consumer.get_watermark_offsets(TopicPartition(*place), timeout=PATIENCE_SECONDS)[1])
-        except KafkaException as failure:
-            if not failure.args[0].retriable() or time.monotonic() > deadline:
+        except KafkaException:  # librdkafka does not say of a leader that has moved that one may ask again
+            if time.monotonic() > deadline:
                 raise
             time.sleep(_PAUSE_SECONDS)
 
