@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 events = EventLog("broker")
 
 LOGS_PER_BREATH: Final = 100
+PACE_CHECK_S: Final = 1.0
+"""How often to see whether `log.cleaner.io.max.bytes.per.second` was changed while a worker is at work."""
 
 
 class Cleaner:
@@ -114,13 +116,28 @@ class Cleaner:
     # One round
 
     async def _compact(self, partition: Partition, plan: CompactionPlan) -> None:
-        pace = max(1.0, self._config[settings.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND] / self._workers)
+        pace = self._pace
         worker = await self._start_worker(Job(plan, pace))
         try:
-            while await self._take(partition, await worker.report()):
+            while (report := await self._report(worker, pace)) is not None and await self._take(partition, report):
                 worker.go_on()
         finally:
             await worker.close()
+
+    @property
+    def _pace(self) -> float:
+        return max(1.0, self._config[settings.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND] / self._workers)
+
+    async def _report(self, worker: CompactionWorker, pace: float) -> Report | None:
+        """Return the worker's next report; None when its pace is no longer what is asked for: it begins anew."""
+        report = asyncio.ensure_future(worker.report())
+        try:
+            while not (await asyncio.wait((report,), timeout=PACE_CHECK_S))[0]:
+                if self._pace != pace:
+                    return None
+            return report.result()
+        finally:
+            report.cancel()
 
     async def _take(self, partition: Partition, report: Report) -> bool:
         """Take the worker's next report; say whether it shall go on."""

@@ -93,8 +93,8 @@ class _Recovery:
 
     async def _tell_now_and_then(self) -> None:
         while True:
-            await asyncio.sleep(TELL_EVERY_S)
             events.warning("recovering_logs", logs=f"{self._logs_done}/{self._logs}", megabytes=self._megabytes())
+            await asyncio.sleep(TELL_EVERY_S)
 
     def _megabytes(self) -> str:
         return f"{self._bytes_done // _MEGABYTE}/{self._bytes // _MEGABYTE}"

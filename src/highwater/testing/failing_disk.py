@@ -3,11 +3,13 @@
 break_disk(broker.data_dir)      # from now on every access to this log dir is an EIO
 break_sending(broker.data_dir)   # only `sendfile` fails: pages that were in memory a moment ago must be read again
 hang_disk(broker.data_dir)       # reading takes as long as it is so
+die_at_rename(partition, 3)      # the third rename in this folder from now on does not happen: kill -9 comes first
 repair_disk(broker.data_dir)     # a broker that is started again finds it well
 """
 
 import errno
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -20,6 +22,7 @@ MODULE: Final = "highwater.testing.failing_disk"
 BROKEN: Final = ".broken"
 UNSENDABLE: Final = ".unsendable"
 HANGING: Final = ".hanging"
+DEADLY: Final = ".deadly"
 _PAUSE_SECONDS: Final = 0.01
 
 
@@ -38,9 +41,14 @@ def hang_disk(log_dir: Path) -> None:
     _mark(log_dir, HANGING).touch()
 
 
+def die_at_rename(folder: Path, number: int) -> None:
+    """Let the broker be killed before it renames something in a folder for the `number`th time."""
+    _mark(folder, DEADLY).write_text(str(number))
+
+
 def repair_disk(log_dir: Path) -> None:
     """Let accesses to a log dir work again."""
-    for suffix in (BROKEN, UNSENDABLE, HANGING):
+    for suffix in (BROKEN, UNSENDABLE, HANGING, DEADLY):
         _mark(log_dir, suffix).unlink(missing_ok=True)
 
 
@@ -55,6 +63,15 @@ def _is_marked(path: Path, suffix: str) -> bool:
 def _check(path: Path, suffix: str = BROKEN) -> None:
     if _is_marked(path, suffix):
         raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+
+def _count_down(folder: Path) -> None:
+    mark = _mark(folder, DEADLY)
+    if mark.exists():
+        left = int(mark.read_text()) - 1
+        mark.write_text(str(left))
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 class FailingFiles(OsFiles):
@@ -88,6 +105,7 @@ class FailingFiles(OsFiles):
     def rename(self, source: Path, target: Path) -> None:
         """Rename at once."""
         _check(source)
+        _count_down(target.parent)
         super().rename(source, target)
 
     def remove(self, path: Path) -> None:
