@@ -68,6 +68,8 @@ LINES: Final = (
     Line("start-empty", "start to first acknowledged write, empty", life.first_write_empty),
     Line("start-full", "start to first acknowledged write, 1,000 partitions", life.first_write_full),
     Line("compaction", "compaction of 400 MB of keyed records", storage.compaction),
+    Line("compaction-lz4", "compaction of 400 MB of keyed records in lz4 batches", storage.compaction_lz4),
+    Line("compaction-zstd", "compaction of 400 MB of keyed records in zstd batches", storage.compaction_zstd),
     Line("recovery", "recovery of 2 GB after kill -9, 16 KB batches", storage.recovery),
     Line("busy-latency", "acknowledged write beside a compaction and a cold reader", storage.busy_latency),
     Line("many-partitions", "10,000 partitions on one broker", storage.many_partitions),

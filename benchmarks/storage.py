@@ -22,6 +22,7 @@ from highwater.model.errors import ErrorCode
 from highwater.protocol.messages.fetch import FetchResponse
 from highwater.protocol.messages.produce import ProduceResponse
 from highwater.protocol.records.batch import iter_batches
+from highwater.protocol.records.compression import Codec
 from highwater.protocol.records.record import Record, build_batch
 from highwater.storage.checkpoints import CLEANED_OFFSETS
 from highwater.testing.requests import fetch_request, produce_request
@@ -38,6 +39,8 @@ COLD_BYTES: Final = 1_000_000_000
 MANY_PARTITIONS: Final = 10_000
 IDLE_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 0.02
+_RECORD_OVERHEAD_BYTES: Final = 18
+"""Of a record beside its value: key, lengths and deltas."""
 _SOON: Final = {"log.cleaner.backoff.ms": "50"}
 """On both sides: otherwise it is mostly the wait for the next look that is measured."""
 
@@ -50,13 +53,16 @@ def own(arena: Arena, running: Broker, purpose: str, settings: Mapping[str, str]
 # Compaction -----------------------------------------------------------------------------------------------------------
 
 
-def compaction(arena: Arena) -> list[Metric]:
-    """The same keyed records on both sides, 200,000 keys; from the moment compaction is asked for until it is done."""
+def compaction(arena: Arena, codec: Codec = Codec.NONE) -> list[Metric]:
+    """The same keyed records on both sides, 200,000 keys; from the moment compaction is asked for until it is done.
+
+    Megabytes are those of the segments: compressed records are more for each of them.
+    """
     metrics = [
         Metric("compacted", "MB/s", Target(at_least=1.0)),
         Metric("records", "/s", Target(at_least=1.0)),
     ]
-    batches = keyed_batches(arena.effort.scaled(COMPACTED_BYTES))
+    batches = keyed_batches(arena.effort.scaled(COMPACTED_BYTES), codec)
 
     def measure(running: Broker) -> Mapping[str, float]:
         with own(arena, running, "compaction", _SOON) as broker:
@@ -76,19 +82,33 @@ def compaction(arena: Arena) -> list[Metric]:
     return arena.alternate(metrics, measure)
 
 
-def keyed_batches(total_bytes: int) -> list[bytes]:
-    """Return batches as a producer of changes sends them; the seed is the same for both brokers."""
+def compaction_lz4(arena: Arena) -> list[Metric]:
+    """The same with lz4."""
+    return compaction(arena, Codec.LZ4)
+
+
+def compaction_zstd(arena: Arena) -> list[Metric]:
+    """The same with zstd."""
+    return compaction(arena, Codec.ZSTD)
+
+
+def keyed_batches(total_bytes: int, codec: Codec = Codec.NONE) -> list[bytes]:
+    """Return batches as a producer of changes sends them; the seed is the same for both brokers.
+
+    `total_bytes` are those of the records before they are compressed, to about a half.
+    """
     chance = random.Random(7)
+    filler = bytes(VALUE_BYTES // 2)
     now_ms = int(time.time() * 1000)
     batches: list[bytes] = []
     size = 0
     while size < total_bytes:
         records = [
-            Record(number, now_ms, b"key-%06d" % chance.randrange(KEYS), chance.randbytes(VALUE_BYTES))
+            Record(number, now_ms, b"key-%06d" % chance.randrange(KEYS), chance.randbytes(VALUE_BYTES // 2) + filler)
             for number in range(RECORDS_PER_BATCH)
         ]
-        batches.append(bytes(build_batch(records)))
-        size += len(batches[-1])
+        batches.append(bytes(build_batch(records, codec=codec)))
+        size += RECORDS_PER_BATCH * (VALUE_BYTES + _RECORD_OVERHEAD_BYTES)
     return batches
 
 

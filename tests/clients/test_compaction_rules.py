@@ -78,7 +78,7 @@ class Table:
                 if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     offset = found.log_start_offset if found.log_start_offset > offset else offset + 1
                     continue
-                view = bytes(found.records or b"")
+                view = bytes(found.records) if isinstance(found.records, memoryview) else b""
                 headers = list(iter_batches(view))
                 for position, header in headers:
                     yield header, view[position : position + header.size]

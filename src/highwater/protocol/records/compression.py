@@ -5,6 +5,7 @@ more than the limit, and anything that does not decompress is a `CorruptMessage`
 first use; a broker that never looks inside a batch never loads it.
 """
 
+import contextlib
 import mmap
 import zlib
 from collections.abc import Iterator
@@ -157,11 +158,15 @@ _LARGEST_RATIO: Final = {
 }
 
 
+_LIKELY_RATIO: Final = 8
+
+
 def _decompress_frames(codec: Codec, data: Buffer, limit_bytes: int) -> bytes:
     """Read lz4 or zstd frames, neither of which says how much it holds.
 
-    What cannot exceed the limit is decompressed straight away. All else goes into memory that the system hands out
-    page by page as it is filled, and no further than the limit: one pass, and no more pages than there is data.
+    What cannot exceed the limit is decompressed straight away. So is what holds no more than most batches do for their
+    size. All else goes into memory that the system hands out page by page as it is filled, and no further than the
+    limit: no more pages than there is data, but large ones, which cost more than decompressing a small batch.
     """
     from cramjam import DecompressionError, lz4, zstd
 
@@ -169,6 +174,9 @@ def _decompress_frames(codec: Codec, data: Buffer, limit_bytes: int) -> bytes:
     try:
         if len(data) * _LARGEST_RATIO[codec] <= limit_bytes:
             return bytes(library.decompress(data))
+        likely = bytearray(min(limit_bytes, len(data) * _LIKELY_RATIO))
+        with contextlib.suppress(DecompressionError):
+            return bytes(memoryview(likely)[: library.decompress_into(data, likely)])
         with mmap.mmap(-1, limit_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as pages:
             return pages[: library.decompress_into(data, pages)]
     except DecompressionError as error:

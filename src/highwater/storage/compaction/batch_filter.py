@@ -66,7 +66,7 @@ class BatchFilter:
             return None
         payload = read_payload(batch, header)
         spans = record_spans(payload, header.record_count)
-        kept = self._numbers_of_newest(header, spans)
+        kept = self._offsets.places_of_newest(spans, header.base_offset)
         horizon = header.delete_horizon_ms
         if spans.without_value:
             tombstones = set(spans.without_value)
@@ -80,20 +80,6 @@ class BatchFilter:
         if len(kept) == header.record_count:
             return batch
         return _rebuilt(header, payload, spans, kept) if kept else None
-
-    def _numbers_of_newest(self, header: BatchHeader, spans: RecordSpans) -> list[int]:
-        """Return the places of the records that no later one replaces, as far as is known, and that have a key."""
-        base_offset = header.base_offset
-        latest_delta = self._offsets.latest_offset - base_offset
-        found = enumerate(zip(spans.offset_deltas, self._offsets.newest(spans), strict=True))
-        if None in spans.keys:
-            return [
-                number
-                for number, (delta, newest) in found
-                if delta > latest_delta
-                or (spans.keys[number] is not None and (newest is None or newest <= base_offset + delta))
-            ]
-        return [number for number, (delta, newest) in found if newest is None or newest <= base_offset + delta]
 
     def _with_horizon(self, header: BatchHeader, batch: memoryview, deltas: set[int]) -> bytearray:
         """Write down from when on tombstones and empty markers may go (KIP-534), in place of the base timestamp."""

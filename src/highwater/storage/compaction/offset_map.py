@@ -1,6 +1,5 @@
 """Which offset is the newest of each key, in bounded memory."""
 
-from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
 
@@ -22,7 +21,7 @@ class OffsetMap:
     __slots__ = ("_free_bytes", "_offsets", "latest_offset")
 
     def __init__(self, memory_bytes: int, *, latest_offset: int = -1) -> None:
-        self._offsets: dict[bytes | None, int] = {}
+        self._offsets: dict[bytes, int] = {}
         self._free_bytes = memory_bytes
         self.latest_offset = latest_offset
 
@@ -38,14 +37,17 @@ class OffsetMap:
         entry_bytes = _BYTES_PER_ENTRY + min(spans.longest_key, _LONGEST_KEY_BYTES + 1)
         if base_offset <= self.latest_offset or entry_bytes * len(keys) > self._free_bytes:
             return self._put_one_by_one(keys, spans.offset_deltas, base_offset)
-        known = len(self._offsets)
-        self._offsets.update(zip(keys, [base_offset + delta for delta in spans.offset_deltas], strict=True))
-        self._offsets.pop(None, None)
-        self._free_bytes -= entry_bytes * (len(self._offsets) - known)
-        self.latest_offset = base_offset + spans.offset_deltas[-1]
+        offsets, deltas = self._offsets, spans.offset_deltas
+        known = len(offsets)
+        for place in range(len(keys)):
+            key = keys[place]
+            if key is not None:
+                offsets[key] = base_offset + deltas[place]
+        self._free_bytes -= entry_bytes * (len(offsets) - known)
+        self.latest_offset = base_offset + deltas[-1]
         return True
 
-    def _put_one_by_one(self, keys: Sequence[bytes | None], offset_deltas: list[int], base_offset: int) -> bool:
+    def _put_one_by_one(self, keys: list[bytes | None], offset_deltas: list[int], base_offset: int) -> bool:
         for key, delta in zip(keys, offset_deltas, strict=True):
             offset = base_offset + delta
             if offset <= self.latest_offset:
@@ -60,11 +62,28 @@ class OffsetMap:
         return True
 
     def newest(self, spans: RecordSpans) -> list[int | None]:
-        """Return the newest offset of the key of each record, None where there is none."""
-        return list(map(self._offsets.get, _remembered(spans)))
+        """Return the newest offset of the key of each record, None where none is known."""
+        return [None if key is None else self._offsets.get(key) for key in _remembered(spans)]
+
+    def places_of_newest(self, spans: RecordSpans, base_offset: int) -> list[int]:
+        """Return the places of the records that no later one replaces, as far as is known, and that have a key."""
+        offsets, deltas, keys = self._offsets, spans.offset_deltas, _remembered(spans)
+        latest_delta = self.latest_offset - base_offset
+        kept: list[int] = []
+        for place in range(len(keys)):
+            delta = deltas[place]
+            if delta > latest_delta:
+                kept.append(place)
+                continue
+            key = keys[place]
+            if key is not None:
+                newest = offsets.get(key)
+                if newest is None or newest <= base_offset + delta:
+                    kept.append(place)
+        return kept
 
 
-def _remembered(spans: RecordSpans) -> Sequence[bytes | None]:
+def _remembered(spans: RecordSpans) -> list[bytes | None]:
     """Return the keys as they are remembered."""
     if spans.longest_key <= _LONGEST_KEY_BYTES:
         return spans.keys
