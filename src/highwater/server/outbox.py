@@ -16,7 +16,7 @@ Piece = bytes | bytearray | memoryview | FileRegion
 JOIN_LIMIT_BYTES = 64 * 1024
 """Pieces of memory are joined up to this size: below it a copy is cheaper than a system call."""
 
-BYTES_PER_TURN = 4 * 1024 * 1024
+BYTES_PER_TURN = 1024 * 1024
 """How much one connection may send before the others get their turn."""
 
 
