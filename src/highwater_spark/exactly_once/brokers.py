@@ -87,6 +87,7 @@ class Brokers:
         self.patience_seconds = patience_seconds
         self._bootstrap = addresses_of(bootstrap)
         self._known: tuple[Address, ...] = ()
+        self._asked_last: Address | None = None
         self._security = security
         self._connections: dict[Address, Connection] = {}
 
@@ -125,9 +126,14 @@ class Brokers:
             raise
 
     def call_any(self, request: Message, response: type[ResponseT], version: int) -> ResponseT:
-        """Ask whichever broker answers."""
+        """Ask whichever broker answers, and another one than the last time if there is one.
+
+        A broker that has lost the cluster still answers, with what was true when it did.
+        """
         failure = Disconnected("no broker is known")
-        for address in dict.fromkeys((*self._connections, *self._known, *self._bootstrap)):
+        addresses = dict.fromkeys((*self._connections, *self._known, *self._bootstrap))
+        for address in sorted(addresses, key=lambda address: address == self._asked_last):
+            self._asked_last = address
             try:
                 return self.call(address, request, response, version)
             except Disconnected as error:
