@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import sys
 import warnings
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -36,6 +36,7 @@ class Verdict(NamedTuple):
     virtual_seconds: float
     real_seconds: float
     requests: int
+    faults: Counter[str]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -52,13 +53,16 @@ def main(arguments: Sequence[str]) -> int:
     jobs = [Job(seed, faults, options.minutes, options.bug, options.trace, options.history) for seed in seeds]
     failed = 0
     virtual = real = 0.0
+    faults_struck: Counter[str] = Counter()
     for verdict in _shown(jobs, options.jobs):
         virtual, real = virtual + verdict.virtual_seconds, real + verdict.real_seconds
+        faults_struck += verdict.faults
         failed += bool(verdict.lines)
         if verdict.lines:
             print("\n".join(verdict.lines), flush=True)
         elif options.digest:
             print(f"seed {verdict.seed} {verdict.digest}", flush=True)
+    print("faults:", ", ".join(f"{kind} {count}" for kind, count in sorted(faults_struck.items())) or "none")
     print(
         f"{len(jobs)} seeds, {failed} with violations; {virtual / 60:.1f} virtual minutes in {real / 60:.1f} "
         f"minutes of one core: {virtual / max(real, 1e-9):.1f} times as fast as time"
@@ -96,7 +100,6 @@ class Job(NamedTuple):
 
 def run(job: Job) -> Verdict:
     """Run one seed, in a process of its own."""
-    gc.freeze()  # modules need not be looked at when the simulation is let go of
     seconds = None if job.minutes is None else job.minutes * 60
     profile = Profile.drawn(job.seed, faults=job.faults, seconds=seconds)
     with planted(job.bug):
@@ -106,7 +109,15 @@ def run(job: Job) -> Verdict:
     if job.history is not None:
         report.history.write(job.history)
     lines = () if report.passed else tuple(_told(job, profile, report))
-    return Verdict(job.seed, lines, report.trace.digest, report.virtual_seconds, report.real_seconds, report.requests)
+    return Verdict(
+        job.seed,
+        lines,
+        report.trace.digest,
+        report.virtual_seconds,
+        report.real_seconds,
+        report.requests,
+        report.faults,
+    )
 
 
 def _shown(jobs: list[Job], workers: int) -> Iterator[Verdict]:

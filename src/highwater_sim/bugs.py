@@ -18,8 +18,9 @@ from highwater.controller import controller, leadership_rules
 from highwater.controller.partition import Leadership
 from highwater.coordination import paths
 from highwater.coordination.port import ANY_VERSION, Check
+from highwater.protocol.records.batch import read_header
 from highwater.replication.leader import IsrProposal, LeaderState
-from highwater.storage import recovery
+from highwater.storage import log, recovery
 from highwater.storage.flush import Flush
 from highwater.storage.log_dir import LogDir
 from highwater.storage.producer_state import ProducerStates
@@ -207,6 +208,11 @@ def _believe_everything() -> list[Patch]:
     return [(LogDir, "_load", believing)]
 
 
+def _copy_what_is_damaged() -> list[Patch]:
+    """A follower takes what its leader sends without looking at the checksum (Jepsen on NATS 2.12.1: one bit flip)."""
+    return [(log, "check_batch", lambda records, position=0: read_header(records, position))]
+
+
 BUGS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "truncate-by-watermark": _truncate_by_watermark,
     "ignore-epoch-in-fetch": _ignore_epoch_in_fetch,
@@ -222,5 +228,6 @@ BUGS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "no-fsync": _no_fsync,
     "no-producer-rebuild": _no_producer_rebuild,
     "believe-everything": _believe_everything,
+    "copy-what-is-damaged": _copy_what_is_damaged,
 }
 """Every bug by its name."""

@@ -104,3 +104,6 @@ class Cluster:
         for task in self.client_loop.die():
             let_go(task)
         self._client_tasks.clear()
+        self.scheduler.clear()
+        self.network.connections.clear()
+        self.store.on_change.clear()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from highwater.broker.peer import PeerGone
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from highwater.protocol.records.batch import iter_batches
+from highwater.protocol.records.batch import checksum, iter_batches
 from highwater.protocol.records.control import MarkerType, read_marker
 from highwater.protocol.records.record import read_records
 from highwater_history.history import Drain, Poll, Seek
@@ -38,6 +38,9 @@ class Fetched:
         raw = memoryview(data.records or b"")  # type: ignore[arg-type]  # what is received lies in memory
         for at, header in iter_batches(raw):
             batch = raw[at : at + header.size]
+            if checksum(raw, at, header.size) != header.crc:
+                # As every real client does: what is damaged is no data.
+                raise KafkaError(f"the batch at {header.base_offset} is damaged", code=ErrorCode.CORRUPT_MESSAGE)
             while aborted and aborted[0][0] <= header.last_offset:
                 in_aborted.add(aborted.pop(0)[1])
             records = read_records(batch)

@@ -60,6 +60,12 @@ class FileNode:
             kept = bytearray(self.data)
         self.data, self.safe, self.is_appended_only = kept, bytearray(kept), True
 
+    def flip(self, position: int, bit: int) -> None:
+        """Turn one bit over, on the disk and in what is remembered of it."""
+        for there in (self.data, self.safe):
+            if position < len(there):
+                there[position] ^= 1 << bit
+
 
 class FolderNode:
     """One folder: its names as a process sees them, as they are safe, and the changes between."""
@@ -117,6 +123,8 @@ class SimDisk:
         """None: as much as it takes."""
         self.fails_with: int | None = None
         """An error number that every change and every sync fails with."""
+        self.has_flipped_bit = False
+        """Somewhere in a log a bit has turned over, and its batch does not match its checksum."""
         self.before_change: Callable[[], None] = lambda: None
         """Called before every change: a process may die here."""
 
@@ -151,6 +159,17 @@ class SimDisk:
                 elif name.endswith(suffix):
                     found.append((f"{path}/{name}", node))
         return sorted(found, key=lambda item: item[0])
+
+    def remove_at_rest(self, path: str) -> None:
+        """Lose a file while no process uses the disk."""
+        *folders, name = path.strip("/").split("/")
+        folder: Node = self._root
+        for part in folders:
+            assert isinstance(folder, FolderNode)
+            folder = folder.names[part]
+        assert isinstance(folder, FolderNode)
+        folder.take(name)
+        folder.sync()
 
     def used_bytes(self) -> int:
         """Return how much is written."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from highwater.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -12,6 +13,8 @@ from highwater.model.ids import BrokerId
 from highwater_history.history import Fault
 from highwater_sim.cluster import CLIENTS
 from highwater_sim.coordination import STORE_HOST
+from highwater_sim.damage import FlippedBit, damage_a_file, flip_a_bit
+from highwater_sim.network import ProtocolEnd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from highwater_sim.trace import Trace
 
 COORDINATED: Final = frozenset({TRANSACTIONS_TOPIC, OFFSETS_TOPIC})
+DATA_TOPICS: Final = ("orders", "events", "copies")
 FASTEST_DELAYS_S: Final = (0.00005, 0.001)
 SLOW_DELAYS_S: Final = (0.01, 0.4)
 DISK_SECONDS: Final = (0.0001, 0.002)
@@ -43,6 +47,10 @@ class Faults:
         self._average_pause_s = average_pause_s
         self._is_running = False
         self._waits_for_health = False
+        self._flipped: FlippedBit | None = None
+        self._slow_readers: list[ProtocolEnd] = []
+        self.struck: Counter[str] = Counter()
+        """How often each kind was tried."""
 
     def start(self) -> None:
         """Begin."""
@@ -54,6 +62,8 @@ class Faults:
         self._is_running = False
         self._note("all faults end")
         cluster = self._cluster
+        self._repair_bit()
+        self._read_on()
         cluster.network.heal()
         cluster.network.delay_s = FASTEST_DELAYS_S
         for machine in cluster.machines:
@@ -72,10 +82,12 @@ class Faults:
     def _strike(self) -> None:
         if not self._is_running:
             return
-        if not self._waits_for_health or self._is_healthy():
+        if self._flipped is None and (not self._waits_for_health or self._is_healthy()):
             self._waits_for_health = False
             if self._kinds:
-                KINDS[self._random.choice(self._kinds)](self)
+                kind = self._random.choice(self._kinds)
+                self.struck[kind] += 1
+                KINDS[kind](self)
         self._next()
 
     def _note(self, what: str) -> None:
@@ -217,6 +229,22 @@ class Faults:
         for connection in chosen:
             connection.reset(self._random.random())
 
+    def slow_readers(self) -> None:
+        """Let some who asked something take no answers for a while."""
+        connections = self._cluster.network.connections
+        chosen = self._random.sample(connections, min(len(connections), self._random.randint(1, 4)))
+        readers = [end for connection in chosen if isinstance(end := connection.ends[0], ProtocolEnd)]
+        self._note(f"{len(readers)} readers take nothing")
+        for reader in readers:
+            reader.read_slowly()
+            self._slow_readers.append(reader)
+        self._later(0.2, 6.0, self._read_on)
+
+    def _read_on(self) -> None:
+        readers, self._slow_readers = self._slow_readers, []
+        for reader in readers:
+            reader.read_on()
+
     def slow_network(self) -> None:
         """Let everything take long."""
         self._note("slow network")
@@ -299,6 +327,53 @@ class Faults:
             machine.disk.wipe()
             self._later(0.05, 6.0, lambda: self._start(machine))
 
+    def flip_bit(self) -> None:
+        """Turn over a bit of a log while all is well, and put it right later; nothing else strikes meanwhile.
+
+        Until then its broker may be restarted, or another may get a new disk and has to copy everything.
+        """
+        if not self._is_healthy() or self._cluster.network.blocked:
+            return
+        machine = self._random.choice(self._cluster.machines)
+        flipped = self._flipped = flip_a_bit(machine.disk, DATA_TOPICS, self._random)
+        if flipped is None:
+            return
+        self._note(f"a bit of {machine.name}{flipped.path} turns over")
+        self._waits_for_health = True
+        others = [other for other in self._cluster.machines if other is not machine]
+        victim = self._random.choice([None, machine, self._random.choice(others)])
+        if victim is not None:
+            self._note(f"kill -9 {victim.name}" + ("" if victim is machine else ", which gets a new disk"))
+            victim.kill()
+            if victim is not machine:
+                victim.disk.wipe()
+            self._later(0.05, 1.0, lambda: self._start(victim))
+        self._later(1.0, 6.0, self._repair_bit)
+
+    def _repair_bit(self) -> None:
+        if self._flipped is not None:
+            self._note("the bit is put right")
+            self._flipped.repair()
+            self._flipped = None
+
+    def damage_closed_log(self) -> None:
+        """Cut short or lose a file of a broker that was stopped in an orderly way, while all is well."""
+        machine = self._random.choice(self._cluster.machines)
+        if not self._is_healthy() or self._cluster.network.blocked:
+            return
+        self._note(f"stop {machine.name}")
+        self._waits_for_health = True
+        machine.stop()
+
+        def damage() -> None:
+            if machine.is_up:
+                self._later(0.2, 0.5, damage)
+            else:
+                self._note(f"on {machine.name} {damage_a_file(machine.disk, self._random)}")
+                self._start(machine)
+
+        self._later(0.2, 0.5, damage)
+
     def fill_disk(self) -> None:
         """Let a disk be full for a while; its broker is started again when there is room."""
         self._fail_disk(errno.ENOSPC)
@@ -349,12 +424,15 @@ KINDS: Final[dict[str, Callable[[Faults], None]]] = {
     "store-cut": Faults.cut_off_from_store,
     "reset": Faults.reset_connections,
     "slow-network": Faults.slow_network,
+    "slow-readers": Faults.slow_readers,
     "expire": Faults.expire_session,
     "usurp": Faults.replace_controller,
     "clock": Faults.jump_clock,
     "power": Faults.lose_power,
     "power-one": Faults.lose_power_of_one,
     "wipe": Faults.wipe_disk,
+    "bit-flip": Faults.flip_bit,
+    "damage": Faults.damage_closed_log,
     "disk-full": Faults.fill_disk,
     "disk-broken": Faults.break_disk,
     "slow-disk": Faults.slow_disk,

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 KERNEL_BUFFER_BYTES: Final = 256 * 1024
 """What may be under way in one direction before a sender has to wait."""
+SLOW_READER_BYTES: Final = 200
+"""The same, while the receiver takes nothing."""
 RETRANSMISSION_S: Final = (0.0, 0.2)
 """How long after a block is gone the first bytes arrive."""
 
@@ -192,6 +194,7 @@ class Pipe:
         self._last_arrival = 0.0
         self._arriving = 0
         self.under_way_bytes = 0
+        self.room_bytes = KERNEL_BUFFER_BYTES
         self._route = connection.hosts if side == 0 else (connection.hosts[1], connection.hosts[0])
 
     def put(self, data: bytes | None) -> None:
@@ -234,9 +237,9 @@ class Pipe:
 
     def taken(self, size_bytes: int) -> None:
         """Note that the receiver has taken bytes: there is room again."""
-        was_full = self.under_way_bytes >= KERNEL_BUFFER_BYTES
+        was_full = self.under_way_bytes >= self.room_bytes
         self.under_way_bytes -= size_bytes
-        if was_full and self.under_way_bytes < KERNEL_BUFFER_BYTES:
+        if was_full and self.under_way_bytes < self.room_bytes:
             self._connection.ends[self._side].has_room()
 
     def cut(self, at: float) -> None:
@@ -349,7 +352,7 @@ class BrokerEnd(End):
         if self._error is not None:
             raise self._error
         pipe = self.connection.pipe_from(self)
-        room = KERNEL_BUFFER_BYTES - pipe.under_way_bytes
+        room = pipe.room_bytes - pipe.under_way_bytes
         if room <= 0:
             raise BlockingIOError
         piece = bytes(data[:room])
@@ -370,7 +373,8 @@ class BrokerEnd(End):
     def watch_writable(self, callback: Callable[[], None] | None) -> None:
         """Call `callback` whenever there is room to send; None stops it."""
         self._on_writable = callback
-        if callback is not None and self.connection.pipe_from(self).under_way_bytes < KERNEL_BUFFER_BYTES:
+        pipe = self.connection.pipe_from(self)
+        if callback is not None and pipe.under_way_bytes < pipe.room_bytes:
             self.has_room()
 
     def is_dead(self) -> bool:
@@ -395,6 +399,7 @@ class ProtocolEnd(End, asyncio.Transport):
         self._received: deque[bytes] = deque()
         self._is_told = False
         self._is_closed = False
+        self._is_slow = False
 
     # The network's side
 
@@ -407,7 +412,23 @@ class ProtocolEnd(End, asyncio.Transport):
             self._is_told = True
             self.loop.call_soon(self._feed)
 
+    def read_slowly(self) -> None:
+        """Take nothing any more, and leave the sender little room."""
+        self._is_slow = True
+        self.connection.pipe_to(self).room_bytes = SLOW_READER_BYTES
+
+    def read_on(self) -> None:
+        """Take everything again."""
+        if self._is_slow:
+            self._is_slow = False
+            pipe = self.connection.pipe_to(self)
+            pipe.room_bytes = KERNEL_BUFFER_BYTES
+            self.loop.call_soon(self._feed)
+            self.connection.ends[1].has_room()
+
     def _feed(self) -> None:
+        if self._is_slow:
+            return
         self._is_told = False
         data = b"".join(self._received)
         self._received.clear()

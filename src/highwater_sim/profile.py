@@ -22,6 +22,7 @@ ANYWHERE: Final = (
     "store-cut",
     "reset",
     "slow-network",
+    "slow-readers",
     "expire",
     "usurp",
     "clock",
@@ -32,7 +33,7 @@ ANYWHERE: Final = (
 """Faults that no acknowledged record may fall victim to, however logs are synced."""
 SYNCED: Final = (*ANYWHERE, "power")
 """With `flush.messages=1` also every broker may lose its power at once."""
-LAZY: Final = (*ANYWHERE, "power-one", "wipe")
+LAZY: Final = (*ANYWHERE, "power-one", "wipe", "bit-flip", "damage")
 """Otherwise one machine at a time may, while all is well."""
 FAULTY_SECONDS: Final = 20.0
 """Most finds per second of processor time; see docs/simulator.md."""

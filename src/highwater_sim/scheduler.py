@@ -44,6 +44,10 @@ class Scheduler:
         action()
         return True
 
+    def clear(self) -> None:
+        """Let nothing more happen, and let go of what should have."""
+        self._heap.clear()
+
     def run_until(self, deadline: float) -> None:
         """Let everything happen up to a time, which it is then."""
         heap, events = self._heap, 0

@@ -31,7 +31,8 @@ from highwater_sim.transformer import Transformer, committed_position
 from highwater_sim.violation import Violated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections import Counter
+    from collections.abc import Callable, Iterator
 
     from highwater_sim.profile import Profile
 
@@ -60,6 +61,8 @@ class Report:
     real_seconds: float
     events: int
     requests: int
+    faults: Counter[str]
+    """How often each kind of fault struck."""
 
     @property
     def passed(self) -> bool:
@@ -79,6 +82,8 @@ class Simulation:
         self.cluster.on_bug = self._bug
         self.places = [Place(topic, index) for topic, count in TOPICS.items() for index in range(count)]
         topics = frozenset({*TOPICS, COPIES.topic})
+        self._producing: list[asyncio.Task[None]] = []
+        self._consuming: list[asyncio.Task[None]] = []
         self.checks = ReplicaChecks(self.cluster, compared_topics=topics, trace=self.trace)
         self.faults = Faults(
             self.cluster, self.history, profile.faults, trace=self.trace, average_pause_s=profile.average_pause_s
@@ -88,7 +93,7 @@ class Simulation:
         """Run to the end, or to the first violation."""
         began = process_time()
         violations: tuple[Violation, ...] = ()
-        with _errors_as_bugs(self.cluster), _without_collector(self.cluster):
+        with _errors_as_bugs(self.cluster), _without_collector(self._dispose):
             try:
                 self._start()
                 self._be_faulty()
@@ -107,7 +112,14 @@ class Simulation:
             real_seconds=process_time() - began,
             events=self.cluster.scheduler.events_run,
             requests=self.cluster.client_requests,
+            faults=self.faults.struck,
         )
+
+    def _dispose(self) -> None:
+        """Let go of every broker and client, whose end is collected then."""
+        self.cluster.dispose()
+        self.checks.forget()
+        self._producing, self._consuming = [], []
 
     def _bug(self, what: str) -> None:
         raise Violated(Violation("no-internal-error", what, self.cluster.scheduler.now))
@@ -250,7 +262,7 @@ def _errors_as_bugs(cluster: Cluster) -> Iterator[None]:
 
 
 @contextmanager
-def _without_collector(cluster: Cluster) -> Iterator[None]:
+def _without_collector(dispose: Callable[[], None]) -> Iterator[None]:
     """Keep the collector away, for when it runs is not the seed's to decide; let go of everything in the end.
 
     What was under way in processes that were killed is then collected, and may complain: nobody shall hear it.
@@ -262,7 +274,7 @@ def _without_collector(cluster: Cluster) -> Iterator[None]:
         hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
-            cluster.dispose()
+            dispose()
             gc.enable()
             gc.collect()
         sys.unraisablehook = hook

@@ -34,6 +34,7 @@ FOUND = {
     "shrink-by-itself": Hunt(("partition", "store-cut"), 4),
     "no-fsync": Hunt(("power",), 2),
     "no-producer-rebuild": Hunt(("kill-all", "reset", "slow-network"), 2, seconds=12.0),
+    "copy-what-is-damaged": Hunt(("bit-flip",), 6, is_busy=False),
     "believe-everything": Hunt(("power",), 2, is_busy=False),
 }
 
