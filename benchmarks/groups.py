@@ -1,6 +1,7 @@
 """Lines about groups: commits, rebalances, and what a member costs while nothing happens."""
 
 import selectors
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -27,11 +28,15 @@ IDLE_MEMBERS: Final = 1_000
 MEMBERS_PER_GROUP: Final = 100
 SESSION_TIMEOUT_MS: Final = 600_000
 REBALANCES_PER_ROUND: Final = 10
+WARM_UP_REQUESTS: Final = 10_000
+"""Before each line about rebalances: what a JVM has compiled for writing and reading is not what groups need."""
 SETTLE_SECONDS: Final = 3.0
 LOAD_TIMEOUT_SECONDS: Final = 60.0
 JOIN_VERSION: Final = 5
 SYNC_VERSION: Final = 3
-CORRELATION_ID_BYTES: Final = 4
+ANSWER_HEAD_BYTES: Final = 8
+"""The length and the correlation id."""
+RECEIVE_BYTES: Final = 1 << 16
 GENERATION_MARK: Final = 0x7B1D2C3F
 """In the place of a generation that is not known yet."""
 
@@ -98,6 +103,9 @@ def _rebalances(arena: Arena, members: int) -> list[Metric]:
             broker.name: stack.enter_context(a_group(broker, f"rebalance-{members}", members))
             for broker in arena.brokers
         }
+        for group in groups.values():
+            for _ in range(arena.effort.scaled(WARM_UP_REQUESTS) // (2 * members)):
+                group.rebalance()
 
         def measure(broker: Broker) -> Mapping[str, float]:
             times = [groups[broker.name].rebalance() for _ in range(REBALANCES_PER_ROUND)]
@@ -113,6 +121,9 @@ class RawGroup:
         self._name = name
         self._clients = clients
         self._generation = -1
+        self._selector = selectors.DefaultSelector()
+        for client in clients:
+            self._selector.register(client.socket, selectors.EVENT_READ, client.socket)
         self._ids = [client.call(self._join(""), JoinGroupResponse, JOIN_VERSION).member_id for client in clients]
         self._joins = [frame(self._join(each), JOIN_VERSION) for each in self._ids]
         for client, join in zip(clients, self._joins, strict=True):
@@ -138,6 +149,7 @@ class RawGroup:
         """Leave an empty group behind."""
         leavers = [MemberIdentity(member_id=each) for each in self._ids]
         self._clients[0].call(LeaveGroupRequest(group_id=self._name, members=leavers), LeaveGroupResponse, 4)
+        self._selector.close()
 
     def _sync(self, generation: int) -> None:
         self._generation = generation
@@ -154,16 +166,12 @@ class RawGroup:
     def _answers(self, response: type[ResponseT], version: int) -> ResponseT:
         """Take in everybody's answer; return the longest, which is the leader's if there is a difference."""
         longest = b""
-        with selectors.DefaultSelector() as selector:
-            for client in self._clients:
-                selector.register(client.socket, selectors.EVENT_READ, client)
-            left = len(self._clients)
-            while left:
-                for key, _ in selector.select():
-                    selector.unregister(key.fileobj)
-                    longest = max(longest, key.data.receive_frame(), key=len)
-                    left -= 1
-        answer = codec.decode(response, version, longest[CORRELATION_ID_BYTES:])
+        left = len(self._clients)
+        while left:
+            for key, _ in self._selector.select():
+                longest = max(longest, _receive(key.data), key=len)
+                left -= 1
+        answer = codec.decode(response, version, longest[ANSWER_HEAD_BYTES:])
         _check(answer.error_code)
         return answer
 
@@ -219,6 +227,17 @@ def await_coordinators(broker: Broker, groups: list[str]) -> None:
                 if time.monotonic() > deadline:
                     raise BrokerFailed(f"{broker.name} does not coordinate {group}, see {broker.log_file}")
                 time.sleep(0.01)
+
+
+def _receive(connection: socket.socket) -> bytes:
+    """Return one answer, its length included; most come with one system call, so that it is not us who are slow."""
+    answer = connection.recv(RECEIVE_BYTES)
+    while len(answer) < ANSWER_HEAD_BYTES or len(answer) < 4 + int.from_bytes(answer[:4], "big"):
+        more = connection.recv(RECEIVE_BYTES)
+        if not more:
+            raise BrokerFailed("a broker ended a member's connection")
+        answer += more
+    return answer
 
 
 def _check(error_code: int) -> None:

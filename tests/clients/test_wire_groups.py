@@ -176,6 +176,39 @@ def test_a_group_that_is_too_large_for_the_log_is_refused_and_recovers(wire: Wir
     sync_as_leader(wire, group, again)
 
 
+def test_a_member_with_too_much_to_say_is_refused_and_recovers(wire: WireClient, group: str) -> None:
+    """A subscription travels with every generation and is written down with it, so it must fit into a record too."""
+    joined = enter(wire, group, metadata=bytes(2 << 20))
+    answer = wire.call(a_sync(group, joined.member_id, 1, {joined.member_id: b""}), SyncGroupResponse, SYNC_LATEST)
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    again = wire.call(a_join(group, joined.member_id), JoinGroupResponse, JOIN_LATEST)
+    assert (again.error_code, again.generation_id) == (ErrorCode.NONE, 2)
+    sync_as_leader(wire, group, again)
+
+
+def test_the_others_go_on_when_the_leader_vanishes_between_join_and_sync(
+    wire: WireClient, bootstrap: str, group: str
+) -> None:
+    """Its connection ends and it is never heard from again; after the rebalance timeout they are told to rejoin."""
+    impatient: dict[str, Any] = {"rebalance_timeout_ms": 500}
+    with WireClient(bootstrap) as vanishing:
+        leader = enter(vanishing, group, **impatient)
+        sync_as_leader(vanishing, group, leader)
+        given = wire.call(a_join(group, **impatient), JoinGroupResponse, JOIN_LATEST)
+        waiting = wire.send(a_join(group, given.member_id, **impatient), JOIN_LATEST)
+        wait_until(partial(_must_rejoin, vanishing, group, leader), "the rebalance")
+        leader = vanishing.call(a_join(group, leader.member_id, **impatient), JoinGroupResponse, JOIN_LATEST)
+        assert leader.leader == leader.member_id
+        left_behind = wire.receive(JoinGroupResponse, JOIN_LATEST, waiting)
+    request = a_sync(group, left_behind.member_id, left_behind.generation_id, {})
+    answer = wire.call(request, SyncGroupResponse, SYNC_LATEST)
+    assert answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    alone = wire.call(a_join(group, left_behind.member_id, **impatient), JoinGroupResponse, JOIN_LATEST)
+    assert (alone.error_code, alone.leader) == (ErrorCode.NONE, left_behind.member_id)
+    assert [member.member_id for member in alone.members] == [left_behind.member_id]
+    sync_as_leader(wire, group, alone)
+
+
 def test_groups_are_described_and_listed_by_state(wire: WireClient, group: str) -> None:
     joined = enter(wire, group)
     sync_as_leader(wire, group, joined, b"the assignment")

@@ -23,7 +23,7 @@ def test_the_demo_reads_all_that_it_wrote_and_ends_well() -> None:
         check=False,
     )
     assert outcome.returncode == 0, outcome.stderr
-    assert "each one once, in order, byte for byte" in outcome.stdout
+    assert "records read by 3 readers: each one once, in order, byte for byte" in outcome.stdout
     assert "killed (kill -9) while a producer wrote" in outcome.stdout
     assert "every one is there, once, in order" in outcome.stdout
     assert outcome.stderr == ""

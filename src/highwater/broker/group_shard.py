@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from functools import partial
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from highwater.broker.journal import record_bytes
 from highwater.broker.pending_answer import PendingAnswer
@@ -25,7 +24,8 @@ from highwater.protocol.records.record import build_batch, numbered
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, TimerHandle
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from types import TracebackType
 
     from highwater.broker.group_metrics import GroupMetrics
     from highwater.broker.journal import Journal
@@ -91,8 +91,8 @@ class LoadedShard:
     def start(self) -> None:
         """Take over the groups that were loaded: their members have a session from now on to be heard from."""
         for group_id in list(self.core.groups):
-            with self._deciding(group_id) as (changes, outcome):
-                membership.take_over(self.core, group_id, changes, outcome)
+            with _Decision(self, group_id) as decision:
+                membership.take_over(self.core, group_id, decision.changes, decision.outcome)
 
     def stop(self, error: KafkaError) -> None:
         """Let go of the groups: whoever waits gets `error`, and looks for the new coordinator."""
@@ -113,28 +113,29 @@ class LoadedShard:
         ticket = PendingAnswer(_join_refusal)
         fresh_id = "" if request.member_id else f"{request.group_instance_id or client_id}-{self._new_id()}"
         joiner = Joiner(request, version, client_id, client_host, fresh_id, ticket)
-        with self._deciding(request.group_id) as (changes, outcome):
-            membership.join(self.core, joiner, changes, outcome)
+        with _Decision(self, request.group_id) as decision:
+            membership.join(self.core, joiner, decision.changes, decision.outcome)
         return ticket
 
     def sync(self, request: SyncGroupRequest, *, version: int) -> PendingAnswer[SyncGroupResponse]:
         """Take a SyncGroup, which may wait for the leader's."""
         ticket = PendingAnswer(_sync_refusal)
-        with self._deciding(request.group_id) as (changes, outcome):
-            membership.sync(self.core, Syncer(request, version, ticket), now_ms=changes.now_ms, outcome=outcome)
+        syncer = Syncer(request, version, ticket)
+        with _Decision(self, request.group_id) as decision:
+            membership.sync(self.core, syncer, now_ms=decision.changes.now_ms, outcome=decision.outcome)
         return ticket
 
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
         """Take a Heartbeat."""
-        error = membership.heartbeat(self.core, request, now_ms=self._now_ms())
+        error = membership.heartbeat(self.core, request, now_ms=self.now_ms())
         if error is ErrorCode.REBALANCE_IN_PROGRESS:
             self._wake_for(request.group_id)  # A member that must act has a time for it; others only live longer.
         return error
 
     def leave(self, group_id: str, leavers: Sequence[MemberIdentity]) -> list[MemberResponse]:
         """Take a LeaveGroup."""
-        with self._deciding(group_id) as (changes, outcome):
-            return membership.leave(self.core, group_id, leavers, changes, outcome)
+        with _Decision(self, group_id) as decision:
+            return membership.leave(self.core, group_id, leavers, decision.changes, decision.outcome)
 
     def report(
         self, request: ConsumerGroupHeartbeatRequest, *, version: int, client_id: str, client_host: str
@@ -142,21 +143,13 @@ class LoadedShard:
         """Take a ConsumerGroupHeartbeat; raises KafkaError if it is refused."""
         fresh_id = "" if request.member_id else self._new_id()
         reporter = Reporter(request, version, client_id, client_host, fresh_id)
-        with self._deciding(request.group_id) as (changes, outcome):
-            return membership.report(self.core, reporter, changes, outcome)
+        with _Decision(self, request.group_id) as decision:
+            return membership.report(self.core, reporter, decision.changes, decision.outcome)
 
-    @contextmanager
-    def _deciding(self, group_id: str) -> Iterator[tuple[Changes, Outcome]]:
-        """Give a decision what it writes to, then do what was decided; also when the caller is refused half way."""
-        changes = Changes(self.core, now_ms=self._now_ms(), wall_ms=self._wall_ms())
-        outcome = Outcome()
-        try:
-            yield changes, outcome
-        finally:
-            self._take(group_id, changes, outcome)
-
-    def _take(self, group_id: str, changes: Changes, outcome: Outcome) -> None:
-        self._tell_why(group_id, changes, outcome)
+    def take(self, group_id: str, changes: Changes, outcome: Outcome) -> None:
+        """Do what was decided: tell why, write it, answer when it is committed, and wake up in time."""
+        if changes.causes or outcome.causes or outcome.dropped:
+            self._tell_why(group_id, changes, outcome)
         if changes.records:
             self.journal.write(map(records.encode, changes.records))
         group = self.core.groups.get(group_id)
@@ -185,7 +178,7 @@ class LoadedShard:
             self.core,
             committer,
             topics,
-            now_ms=self._now_ms(),
+            now_ms=self.now_ms(),
             wall_ms=self._wall_ms(),
             retention_ms=retention_ms,
         )
@@ -207,7 +200,7 @@ class LoadedShard:
     ) -> list[list[ErrorCode]]:
         """Write offsets that count once the producer's transaction is committed; raises KafkaError for a fenced one."""
         wall_ms = self._wall_ms()
-        decided = offset_commits.decide_commit(self.core, committer, topics, now_ms=self._now_ms(), wall_ms=wall_ms)
+        decided = offset_commits.decide_commit(self.core, committer, topics, now_ms=self.now_ms(), wall_ms=wall_ms)
         if not decided.records:
             return decided.errors
         batch = build_batch(
@@ -219,7 +212,7 @@ class LoadedShard:
         if len(batch) > self.journal.max_batch_bytes:
             raise KafkaError("too much to commit at once", code=ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
         self.journal.write_batch(batch)
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         for record in decided.records:
             self.core.apply(record, now_ms=now_ms, producer_id=producer_id)
         return decided.errors
@@ -244,14 +237,19 @@ class LoadedShard:
             events.info("offsets_expired", partition=self.journal.partition.name, records=count)
 
     def _apply(self, decided: Iterable[GroupRecord]) -> None:
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         for record in decided:
             self.core.apply(record, now_ms=now_ms)
 
     # Time -----------------------------------------------------------------------------------------------------------
 
-    def _now_ms(self) -> int:
+    def now_ms(self) -> int:
+        """Return the time of the loop, which never jumps."""
         return int(self._loop.time() * 1000)
+
+    def wall_ms(self) -> int:
+        """Return the time of day."""
+        return self._wall_ms()
 
     def _wake_for(self, group_id: str) -> None:
         group = self.core.groups.get(group_id)
@@ -274,7 +272,7 @@ class LoadedShard:
 
     def _on_timer(self) -> None:
         self._timer = None
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         if now_ms - self._timer_at_ms > STALL_MS and not self._stalled:
             self._stalled = True
             events.warning("loop_stalled", late_ms=now_ms - self._timer_at_ms)
@@ -286,9 +284,29 @@ class LoadedShard:
             deadline_ms, group_id = heappop(self._due)
             if self._wake_at_ms.get(group_id) == deadline_ms:
                 del self._wake_at_ms[group_id]
-                with self._deciding(group_id) as (changes, outcome):
-                    membership.tick(self.core, group_id, changes, outcome)
+                with _Decision(self, group_id) as decision:
+                    membership.tick(self.core, group_id, decision.changes, decision.outcome)
         self._arm()
+
+
+class _Decision:
+    """What one decision writes to; at its end all of that is done, also when the caller is refused half way."""
+
+    __slots__ = ("_group_id", "_shard", "changes", "outcome")
+
+    def __init__(self, shard: LoadedShard, group_id: str) -> None:
+        self._shard = shard
+        self._group_id = group_id
+        self.changes = Changes(shard.core, now_ms=shard.now_ms(), wall_ms=shard.wall_ms())
+        self.outcome = Outcome()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._shard.take(self._group_id, self.changes, self.outcome)
 
 
 def _refuse_all_who_wait(group: ClassicGroup, error: KafkaError) -> None:

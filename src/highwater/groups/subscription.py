@@ -57,9 +57,12 @@ def write_assignment(partitions: Mapping[str, Iterable[int]], *, like: bytes) ->
 
 
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """Return every topic that any of the members reads, or None if one of them cannot be understood."""
+    """Return every topic that any of the members reads, or None if one of them cannot be understood.
+
+    Members of one application say the same, so each saying is read once.
+    """
     topics: set[str] = set()
-    for each in metadata:
+    for each in set(metadata):
         subscription = read_subscription(each)
         if subscription is None:
             return None

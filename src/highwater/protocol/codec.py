@@ -81,6 +81,8 @@ def encode(message: Message, version: int) -> bytes:
     """Return the bytes of a message that refers to no file."""
     parts: list[Part] = []
     encoder(type(message), version)(message, parts)
+    if len(parts) == 1 and isinstance(parts[0], bytes):
+        return parts[0]
     assert all(isinstance(part, bytes) for part in parts), "a file region cannot be joined with bytes"
     return b"".join(part for part in parts if isinstance(part, bytes))
 

@@ -68,6 +68,25 @@ class JavaClients:
         given = {"key_deserializer": text, "value_deserializer": text, **settings}
         return self.kafka.clients.consumer.KafkaConsumer(self.properties(given))
 
+    def tool_output(self, main_class: str, *arguments: str) -> str:
+        """Run one of Kafka's tools in this JVM and return what it printed; one that wants to end the JVM has failed."""
+        system = self.jvm.java.lang.System
+        printed, own_out = self.jvm.java.io.ByteArrayOutputStream(), system.out
+        given = self._gateway.new_array(self.jvm.java.lang.String, len(arguments))
+        for number, argument in enumerate(arguments):
+            given[number] = argument
+        tool = self.jvm
+        for name in main_class.split("."):
+            tool = getattr(tool, name)
+        system.setOut(self.jvm.java.io.PrintStream(printed, True))
+        try:
+            tool.main(given)
+        finally:
+            system.setOut(own_out)
+        output: str = printed.toString()
+        assert "Error:" not in output, output
+        return output
+
     def producer(self, **settings: object) -> Any:
         """Make a `KafkaProducer` of text."""
         text = "org.apache.kafka.common.serialization.StringSerializer"

@@ -169,10 +169,11 @@ class ClassicGroup:
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
     ) -> None:
-        """Take over what `member` offers and asks for in its latest JoinGroup."""
-        self._protocol_support.subtract(member.protocol_names())
-        member.protocols = protocols
-        self._protocol_support.update(member.protocol_names())
+        """Take over what `member` offers and asks for in its latest JoinGroup: most often the same as before."""
+        if protocols != member.protocols:
+            self._protocol_support.subtract(member.protocol_names())
+            member.protocols = protocols
+            self._protocol_support.update(member.protocol_names())
         member.session_timeout_ms = session_timeout_ms
         member.rebalance_timeout_ms = rebalance_timeout_ms
 

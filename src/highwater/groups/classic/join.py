@@ -1,7 +1,5 @@
 """JoinGroup: a member asks to be part of the next generation."""
 
-from typing import NamedTuple
-
 from highwater.groups.causes import CauseKind, RebalanceCause
 from highwater.groups.classic.group import ClassicGroup
 from highwater.groups.classic.member import NO_MEMBER_ID, ClassicMember, MemberProtocol, Ticket
@@ -16,20 +14,28 @@ KNOWN_MEMBER_ID_SINCE = 4
 SKIPPED_ASSIGNMENT_SINCE = 9
 
 
-class Joiner(NamedTuple):
+class Joiner:
     """A JoinGroup and who sent it; `fresh_member_id` is the id it gets if it has none."""
 
-    request: JoinGroupRequest
-    version: int
-    client_id: str
-    client_host: str
-    fresh_member_id: str
-    ticket: Ticket
+    __slots__ = ("client_host", "client_id", "fresh_member_id", "protocols", "request", "ticket", "version")
 
-    @property
-    def protocols(self) -> tuple[MemberProtocol, ...]:
+    def __init__(
+        self,
+        request: JoinGroupRequest,
+        version: int,
+        client_id: str,
+        client_host: str,
+        fresh_member_id: str,
+        ticket: Ticket,
+    ) -> None:
+        self.request = request
+        self.version = version
+        self.client_id = client_id
+        self.client_host = client_host
+        self.fresh_member_id = fresh_member_id
+        self.ticket = ticket
+        self.protocols = tuple([MemberProtocol(offer.name, offer.metadata) for offer in request.protocols])
         """What the member offers, its favourite first."""
-        return tuple(MemberProtocol(offer.name, offer.metadata) for offer in self.request.protocols)
 
     @property
     def rebalance_timeout_ms(self) -> int:

@@ -64,7 +64,10 @@ class ClassicMember:
 
     def metadata_for(self, protocol: str | None) -> bytes:
         """Return what this member said under `protocol`, or nothing if it does not offer it."""
-        return next((offer.metadata for offer in self.protocols if offer.name == protocol), b"")
+        for offer in self.protocols:
+            if offer.name == protocol:
+                return offer.metadata
+        return b""
 
     def vote(self, candidates: AbstractSet[str]) -> str:
         """Return the first of its own protocols that is a candidate."""

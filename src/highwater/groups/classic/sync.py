@@ -1,7 +1,5 @@
 """SyncGroup: the leader hands in the assignment, the others wait for theirs."""
 
-from typing import NamedTuple
-
 from highwater.groups.causes import CauseKind, RebalanceCause
 from highwater.groups.classic.group import ClassicGroup
 from highwater.groups.classic.member import Ticket
@@ -16,12 +14,15 @@ from highwater.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRe
 PROTOCOL_NAMED_SINCE = 5
 
 
-class Syncer(NamedTuple):
+class Syncer:
     """A SyncGroup and its ticket."""
 
-    request: SyncGroupRequest
-    version: int
-    ticket: Ticket
+    __slots__ = ("request", "ticket", "version")
+
+    def __init__(self, request: SyncGroupRequest, version: int, ticket: Ticket) -> None:
+        self.request = request
+        self.version = version
+        self.ticket = ticket
 
     @property
     def names_its_protocol(self) -> bool:
