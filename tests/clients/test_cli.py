@@ -6,11 +6,13 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from highwater.cli.commands import run
 from highwater.testing.waiting import PATIENCE_SECONDS, wait_until
@@ -322,6 +324,21 @@ def test_a_group_is_listed_described_moved_and_deleted(cli: Cli, topic: str) -> 
     cli("group", "delete", group, "--yes")
     assert group not in {row["group"] for row in cli.json("group", "list")}
     assert f"there is no group {group!r}" in cli.error("group", "describe", group)
+
+
+def test_a_group_is_moved_to_a_place_a_time_or_so_many_from_the_end(cli: Cli, topic: str, producer: Producer) -> None:
+    """One record a minute, the first an hour ago."""
+    group = f"group-of-{topic}"
+    first_ms = int(time.time() * 1000) - 3_600_000
+    for number in range(5):
+        producer.produce(topic, b"x", timestamp=first_ms + 60_000 * number)
+    producer.flush(PATIENCE_SECONDS)
+    moment = datetime.fromtimestamp(first_ms / 1000 + 90, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    for place, expected in (("latest", 5), ("2", 2), ("-1", 4), (moment, 2), ("3570s", 1), ("earliest", 0)):
+        moved = cli.json("group", "reset-offsets", group, "--topic", topic, f"--to={place}", "--execute")
+        assert [offset["to"] for offset in moved["offsets"]] == [expected], place
+        [described] = cli.json("group", "describe", group)
+        assert described["partitions"][0]["committed"] == expected, place
 
 
 def test_a_group_at_work_keeps_up_and_cannot_be_moved(cli: Cli, topic: str) -> None:

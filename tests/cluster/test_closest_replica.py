@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -129,3 +130,36 @@ def test_a_consumer_reads_from_its_own_rack_and_goes_on_when_that_replica_dies(c
     near.close()
     far.close()
     assert near.values == [b"%d" % number for number in range(150)]
+
+
+def test_members_get_the_partitions_of_their_own_rack(cluster: ClusterProcesses) -> None:
+    """The server's assignor gives a member what is stored near it, as long as everybody gets a fair share (KIP-848)."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    spread = NewTopic("spread", num_partitions=6, replica_assignment=[[1], [2], [1], [2], [1], [2]])
+    admin.create_topics([spread])["spread"].result(PATIENCE_SECONDS)
+    with ExitStack() as stack:
+        members = [
+            Consumer(
+                {
+                    "bootstrap.servers": cluster.bootstrap_servers,
+                    "group.id": "near",
+                    "group.protocol": "consumer",
+                    "client.rack": f"rack-{number}",
+                    "log_level": 0,
+                }
+            )
+            for number in (2, 1)
+        ]
+        for member in members:
+            stack.callback(member.close)
+            member.subscribe(["spread"])
+
+        def have_what_is_near() -> bool:
+            for member in members:
+                member.poll(0.05)
+            return [sorted(place.partition for place in member.assignment()) for member in members] == [
+                [1, 3, 5],
+                [0, 2, 4],
+            ]
+
+        wait_until(have_what_is_near, "each has the partitions of its own rack")
