@@ -64,12 +64,12 @@ class GatheredRequests(Generic[QuestionT, AnswerT]):
                 task.cancel()
 
     async def _run(self, broker: BrokerId) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "it runs as a task"
         try:
             await self._ask_all(broker)
         finally:
             # Here and not when the task is seen to be done: whoever asks in between must not rely on it.
-            task = asyncio.current_task()
-            assert task is not None, "it runs as a task"
             self._under_way[broker].discard(task)
 
     async def _ask_all(self, broker: BrokerId) -> None:

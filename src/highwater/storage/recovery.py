@@ -204,7 +204,8 @@ class _Loader:
         self.is_changed = True
         if self._distrusted_from is not None:
             recovery_point = min(recovery_point, self._distrusted_from)
-        checked = [segment for segment in self.segments[1:] if segment.base_offset > recovery_point]
+        # One that ends at the recovery point was the last one when it was flushed: its indexes were left out.
+        checked = [segment for segment in self.segments[1:] if segment.base_offset >= recovery_point]
         first = self.segments[-len(checked) - 1]
         replay = self._replay_up_to(first.base_offset)
         for number, segment in enumerate([first, *checked], len(self.segments) - len(checked) - 1):

@@ -344,7 +344,8 @@ class StoredLog:
         flush = Flush(self._files, self.directory, self.log_end_offset, self.health)
         names_changed = self._names_changed or self.leader_epochs.is_unsynced
         if names_changed or self.recovery_point < self.log_end_offset:
-            flush.add_segments(self.segments.since(self.recovery_point), with_last_indexes=with_last_indexes)
+            # One that ends at the recovery point was the last one when it was flushed: its indexes were left out.
+            flush.add_segments(self.segments.since(self.recovery_point - 1), with_last_indexes=with_last_indexes)
         if names_changed:
             flush.add_names()
         if self._is_folder_unsynced:

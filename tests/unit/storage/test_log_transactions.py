@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from highwater.storage.errors import InvalidProducerEpoch, InvalidTransactionState, TransactionCoordinatorFenced
+from highwater.storage.files import File, OsFiles
 from highwater.storage.log_config import LogConfig
 from highwater.storage.txn_index import AbortedTransaction
 from highwater.testing.log_bench import LogBench, a_batch
@@ -167,3 +168,48 @@ def test_a_damaged_transaction_index_is_built_again_after_a_clean_stop(bench: Lo
         assert len(bench.log.report.notes) == 1
         assert [found.first_offset for found in bench.log.aborted_transactions(0, ALL)] == [0]
         bench.log.close()
+
+
+class Observed(OsFiles):
+    """Remembers which files were opened by name; a flush opens indexes to sync them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: set[Path] = set()
+
+    def open(self, path: Path) -> File:
+        self.opened.add(path)
+        return super().open(path)
+
+
+@pytest.fixture
+def rolled_where_flushed(tmp_path: Path) -> LogBench:
+    """A log whose first segment was the last one when it was flushed, and has an aborted transaction."""
+    bench = LogBench(tmp_path / "t-0", LogConfig(segment_bytes=200), Observed())
+    one = Writer(bench, 1)
+    one.write()
+    one.end(commit=False)
+    bench.log.flush()
+    one.write()
+    _, active = bench.log.segments
+    assert bench.log.recovery_point == active.base_offset
+    return bench
+
+
+def test_the_indexes_of_a_segment_that_was_last_when_it_was_flushed_are_not_believed(
+    rolled_where_flushed: LogBench,
+) -> None:
+    """Found by the simulator: a power cut tore such an index, and nobody checked it."""
+    bench = rolled_where_flushed
+    torn = next(bench.folder.glob("*.txnindex"))
+    torn.write_bytes(torn.read_bytes()[:-1])
+    bench.open(clean=False, recovery_point=bench.log.recovery_point)
+    assert [found.first_offset for found in bench.log.aborted_transactions(0, ALL)] == [0]
+
+
+def test_the_next_flush_syncs_the_indexes_that_the_last_one_left_out(rolled_where_flushed: LogBench) -> None:
+    files = rolled_where_flushed.files
+    assert isinstance(files, Observed)
+    files.opened.clear()
+    rolled_where_flushed.log.flush()
+    assert set(rolled_where_flushed.log.segments[0].index_paths()) <= files.opened

@@ -320,7 +320,6 @@ async def test_an_endpoint_type_that_is_none(start_admin: StartAdmin) -> None:
     ("transactional_id", "forbidden", "code"),
     [
         (None, Operation.IDEMPOTENT_WRITE, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
-        ("", Operation.READ, ErrorCode.INVALID_REQUEST),
         ("mine", Operation.WRITE, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ],
 )
