@@ -10,8 +10,11 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
+from highwater.model.errors import ErrorCode
+from highwater.testing.group_requests import coordinator_of
 from highwater.testing.groups_in_every_state import GroupsInEveryState
 from highwater.testing.waiting import PATIENCE_SECONDS, wait_until
+from highwater.testing.wire_consumer_group import WireConsumerGroup
 
 if TYPE_CHECKING:
     from highwater.testing.broker import BrokerProcess
@@ -216,6 +219,33 @@ def test_an_eager_group_moves_to_the_newer_protocol_too(broker: BrokerProcess) -
         wait_for_shares([old], [PARTITIONS])
         with closing(Member(bootstrap, "tea", "consumer")) as new:
             wait_for_shares([old, new], [3, 3])
+
+
+@pytest.mark.parametrize("policy", ["disabled", "upgrade", "downgrade"])
+def test_a_group_changes_its_protocol_only_as_the_policy_allows(start_broker: BrokerFactory, policy: str) -> None:
+    """The test before this one has both ways open, as they are by default."""
+    broker = start_broker(group_consumer_migration_policy=policy)
+    make_topic(broker)
+    bootstrap = broker.bootstrap_servers
+    with closing(Member(bootstrap, "up", "classic")) as old, coordinator_of("up", [bootstrap]) as wire:
+        wait_for_shares([old], [PARTITIONS])
+        refused = WireConsumerGroup(wire, "up").join("new", TOPIC).error_code
+        assert refused == (ErrorCode.NONE if policy == "upgrade" else ErrorCode.GROUP_ID_NOT_FOUND)
+        assert type_of(bootstrap, "up") == ("consumer" if policy == "upgrade" else "classic")
+    new = Member(bootstrap, "down", "consumer")
+    wait_for_shares([new], [PARTITIONS])
+    with closing(Member(bootstrap, "down", "classic", session_timeout_ms=6_000)) as late:
+        wait_for_shares([new, late], [3, 3])
+        new.close()
+        wait_for_shares([late], [PARTITIONS])
+        assert type_of(bootstrap, "down") == ("classic" if policy == "downgrade" else "consumer")
+
+
+def type_of(bootstrap: str, group: str) -> str:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    listed = admin.list_consumer_groups().result(PATIENCE_SECONDS)
+    (kind,) = (str(each.type.name) for each in listed.valid if each.group_id == group)
+    return kind.lower()
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
