@@ -22,6 +22,17 @@ GOES_AWAY: Final = frozenset(
 """What the coordinator of a transaction says to a broker that asks for a client: the client only has to ask again."""
 
 
+def refused_commit(code: ErrorCode) -> ErrorCode:
+    """Return why a group takes no offsets of a transaction, as its coordinator says it.
+
+    Where the transaction's coordinator cannot be asked, the client looks for the group's again: whoever is cut off does
+    not know that both are elsewhere by now, and a client that only waited would wait for as long as that lasts.
+    """
+    if code in {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE if code in GOES_AWAY else code
+
+
 def refused_entry(code: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
     """Return why a partition does not take a transactional batch, as a Produce may say it.
 

@@ -24,7 +24,7 @@ from highwater.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from highwater.security.authorizer import Operation, ResourceType
-from highwater.server.transactional_errors import GOES_AWAY, fenced_as
+from highwater.server.transactional_errors import fenced_as, refused_commit
 from highwater.transactions.transaction import Producer
 
 if TYPE_CHECKING:
@@ -50,13 +50,10 @@ def handle(
 
     def decided(codes: list[ErrorCode]) -> None:
         (code,) = codes
-        if not code:
-            _commit(context, request, answer)
-        elif code in GOES_AWAY:
-            # Of the transaction's coordinator: the client must not take it for the group's.
-            answer.refuse(KafkaError(code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        if code:
+            answer.refuse(KafkaError(code=refused_commit(code)))
         else:
-            answer.refuse(KafkaError(code=code))
+            _commit(context, request, answer)
 
     producer = Producer(ProducerId(request.producer_id), request.producer_epoch)
     adds = context.version >= ADDS_ITSELF_FROM
