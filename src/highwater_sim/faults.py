@@ -14,7 +14,7 @@ from highwater_history.history import Fault
 from highwater_sim.cluster import CLIENTS
 from highwater_sim.coordination import STORE_HOST
 from highwater_sim.damage import FlippedBit, damage_a_file, flip_a_bit
-from highwater_sim.network import ProtocolEnd
+from highwater_sim.ends import ProtocolEnd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -18,12 +18,14 @@ class Hunt(NamedTuple):
     seconds: float = 15.0
     is_busy: bool = True
     """Whether there is nothing but many writes; otherwise the seed draws what else clients do."""
+    request_pause_s: float = 0.05
+    """How many writes: what goes wrong within milliseconds needs more of them."""
 
 
 FOUND = {
     "truncate-by-watermark": Hunt(("kill",), 4),
     "ignore-epoch-in-fetch": Hunt(("partition", "kill"), 4),
-    "count-after-commit": Hunt(("pause", "slow-disk"), 3),
+    "count-after-commit": Hunt(("kill", "slow-network"), 4, request_pause_s=0.01),
     "ack-before-commit": Hunt(("kill", "partition"), 4),
     "expand-below-epoch-start": Hunt(("kill",), 4),
     "serve-uncommitted": Hunt(("kill", "partition"), 6),
@@ -31,7 +33,7 @@ FOUND = {
     "unclean-election": Hunt(("kill", "pause"), 6),
     "trust-the-bounced": Hunt(("power-one", "wipe"), 4),
     "old-controller": Hunt(("usurp",), 2),
-    "shrink-by-itself": Hunt(("partition", "store-cut"), 4),
+    "shrink-by-itself": Hunt(("store-cut", "pause"), 3),
     "no-fsync": Hunt(("power",), 2),
     "no-producer-rebuild": Hunt(("kill-all", "reset", "slow-network"), 2, seconds=12.0),
     "copy-what-is-damaged": Hunt(("bit-flip",), 6, is_busy=False),
@@ -39,11 +41,11 @@ FOUND = {
 }
 
 
-def busy(profile: Profile) -> Profile:
+def busy(profile: Profile, hunt: Hunt) -> Profile:
     """Return a profile with many writes and nothing beside them, so that only the seed and the faults differ."""
     return replace(
         profile,
-        request_pause_s=0.05,
+        request_pause_s=hunt.request_pause_s,
         average_pause_s=1.5,
         group_members=0,
         transactional_producers=(),
@@ -62,7 +64,7 @@ def test_a_planted_bug_is_found(bug: str) -> None:
     with planted(bug):
         for seed in range(1, hunt.seeds + 1):
             profile = Profile.drawn(seed, faults=hunt.faults, seconds=hunt.seconds)
-            report = Simulation(seed, busy(profile) if hunt.is_busy else profile).run()
+            report = Simulation(seed, busy(profile, hunt) if hunt.is_busy else profile).run()
             if report.violations:
                 return
     pytest.fail(f"{hunt.seeds} seeds did not find {bug}")
