@@ -33,6 +33,7 @@ class LossyProxy(LoopThread):
         self._lost = threading.Event()
         self._server: asyncio.Server | None = None
         self._tunnels: set[asyncio.Task[None]] = set()
+        self._clients: list[asyncio.StreamWriter] = []
 
     @property
     def bootstrap(self) -> str:
@@ -46,7 +47,8 @@ class LossyProxy(LoopThread):
         return self._lost
 
     async def _begin(self) -> None:
-        async def on_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        def on_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._clients.append(writer)
             tunnel = asyncio.create_task(self._tunnel(reader, writer))
             self._tunnels.add(tunnel)
             tunnel.add_done_callback(self._tunnels.discard)
@@ -60,6 +62,8 @@ class LossyProxy(LoopThread):
         for tunnel in self._tunnels:
             tunnel.cancel()
         await asyncio.gather(*self._tunnels, return_exceptions=True)
+        for client in self._clients:  # one that came just now has a tunnel that has not begun
+            client.transport.abort()
 
     async def _tunnel(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         """Pass one client's frames until either side ends, or an answer is to be lost."""
