@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from highwater.model.errors import ErrorCode, KafkaError
+from highwater.transactions.transaction import RAISES_EPOCH_VERSION
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from highwater.storage.producer_state import ProducerState
     from highwater.transactions.transaction import Producer
 
-RAISES_EPOCH_VERSION: Final = 2
-"""The `transaction.version` from which partitions are added by the write itself."""
 _ENDED_MEANWHILE: Final = ErrorCode.TRANSACTION_ABORTABLE
 
 

@@ -12,7 +12,15 @@ from highwater.transactions.refusals import (
 )
 from highwater.transactions.shard import TransactionShard
 from highwater.transactions.states import State, moved
-from highwater.transactions.transaction import MAX_EPOCH, NO_EPOCH, Producer, Transaction, is_exhausted
+from highwater.transactions.transaction import (
+    CLASSIC_VERSION,
+    MAX_EPOCH,
+    NO_EPOCH,
+    RAISES_EPOCH_VERSION,
+    Producer,
+    Transaction,
+    is_exhausted,
+)
 
 
 class Asked(NamedTuple):
@@ -75,9 +83,10 @@ def decide(shard: TransactionShard, asked: Asked, *, fresh_id: ProducerId | None
 def _asks_again(known: Transaction, producer: Producer) -> bool:
     """Whether the producer is the one whose transaction was ended, and has missed that its epoch was raised.
 
-    Once something else has begun, by itself or by a newer instance, it is late or a zombie, and fenced.
+    Once something else has begun, by itself or by a newer instance, it is late or a zombie, and fenced. So is one whose
+    place was taken by an instance that keeps its epoch: it would be told of the end of another's transaction.
     """
-    if known.state in {State.EMPTY, State.ONGOING}:
+    if known.state in {State.EMPTY, State.ONGOING} or known.client_version < RAISES_EPOCH_VERSION:
         return False
     if producer == Producer(known.producer.id, known.producer.epoch - 1):
         return True
@@ -97,8 +106,8 @@ def _prepared(known: Transaction, asked: Asked, *, fresh_id: ProducerId | None, 
             producer=raised.producer, next_producer_id=raised.next_producer_id, next_epoch=raised.next_epoch
         )
     if not asked.raises_epoch:
-        return transaction
-    transaction = transaction._replace(last_epoch=known.holder.epoch, client_version=2)
+        return transaction._replace(client_version=CLASSIC_VERSION)
+    transaction = transaction._replace(last_epoch=known.holder.epoch, client_version=RAISES_EPOCH_VERSION)
     if not _is_last(known.holder):
         return transaction
     if fresh_id is None:

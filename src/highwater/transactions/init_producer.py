@@ -57,7 +57,7 @@ def decide(shard: TransactionShard, asked: Asked, *, fresh_id: ProducerId | None
         return (
             known.kept_for(_next_holder(known, fresh_id), now_ms=now_ms)
             if asked.keeps_open
-            else known.fenced(now_ms=now_ms)
+            else known.taken_over(now_ms=now_ms)
         )
     return _settled(known, asked, fresh_id=fresh_id, now_ms=now_ms)
 
@@ -101,10 +101,18 @@ def _settled(known: Transaction, asked: Asked, *, fresh_id: ProducerId | None, n
 
 
 def _may_go_on(known: Transaction, expected: Producer) -> bool:
-    """Whether the id that a producer names is its current one, or the one that was just used up."""
-    if expected.id == known.producer.id:
+    """Whether a producer is the current one, or was until its last request, whose answer it has missed.
+
+    Apache Kafka looks at the epoch only when nothing is open, so that a zombie that recovers from an error aborts the
+    transaction of who came after it.
+    """
+    if expected == known.holder:
         return True
-    return expected.id == known.previous_producer_id and is_exhausted(expected.epoch)
+    if known.state is State.ONGOING or expected.epoch != known.last_epoch:
+        return False
+    return expected.id == known.producer.id or (
+        expected.id == known.previous_producer_id and is_exhausted(expected.epoch)
+    )
 
 
 def _with_next_epoch(empty: Transaction, expected: Producer | None) -> Transaction:

@@ -11,6 +11,9 @@ MAX_EPOCH: Final = 2**15 - 1
 NOT_STARTED: Final = -1
 NEVER_MS: Final = 2**31 - 1
 """The timeout of a transaction that somebody else coordinates (KIP-939)."""
+CLASSIC_VERSION: Final = 0
+RAISES_EPOCH_VERSION: Final = 2
+"""The `transaction.version` by which every transaction has an epoch of its own (KIP-890, part 2)."""
 
 
 class Producer(NamedTuple):
@@ -46,8 +49,8 @@ class Transaction(NamedTuple):
     """With `next_producer_id`: set while the transaction was kept for whoever has the id now (KIP-939)."""
     last_epoch: int = NO_EPOCH
     """The epoch before, while a client may still name it: it then repeats a request whose answer it has missed."""
-    client_version: int = 0
-    """The `transaction.version` by which the client works."""
+    client_version: int = CLASSIC_VERSION
+    """The `transaction.version` by which the client works; the classic one where a newer instance took its place."""
 
     @property
     def is_kept(self) -> bool:
@@ -90,6 +93,13 @@ class Transaction(NamedTuple):
             updated_at_ms=now_ms,
             client_version=client_version,
         )
+
+    def taken_over(self, *, now_ms: int) -> "Transaction":
+        """Return it on the way to be aborted, because somebody else has the id now.
+
+        Its producer must not be taken for one that ended it and missed the answer, which has the next epoch.
+        """
+        return self.fenced(now_ms=now_ms)._replace(client_version=CLASSIC_VERSION)
 
     def fenced(self, *, now_ms: int) -> "Transaction":
         """Return it on the way to be aborted, with an epoch that keeps its producer out from now on."""

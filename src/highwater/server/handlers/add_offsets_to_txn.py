@@ -15,13 +15,12 @@ from highwater.model.ids import ProducerId, TopicPartition
 from highwater.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from highwater.security.authorizer import Operation, ResourceType
 from highwater.server.transactional_errors import fenced_as
-from highwater.transactions.transaction import Producer
+from highwater.transactions.transaction import CLASSIC_VERSION, Producer
 
 if TYPE_CHECKING:
     from highwater.server.request_context import RequestContext
 
 FENCED_FROM: Final = 2
-CLASSIC: Final = 0
 
 
 def handle(
@@ -41,7 +40,7 @@ def handle(
             request.transactional_id,
             Producer(ProducerId(request.producer_id), request.producer_epoch),
             [TopicPartition(OFFSETS_TOPIC, broker.groups.partition_of(request.group_id))],
-            client_version=CLASSIC,
+            client_version=CLASSIC_VERSION,
         )
     except KafkaError as error:
         return refused(error.code)

@@ -23,7 +23,7 @@ from highwater.protocol.messages.add_partitions_to_txn import (
 )
 from highwater.security.authorizer import Operation, ResourceType
 from highwater.server.transactional_errors import fenced_as
-from highwater.transactions.transaction import Producer
+from highwater.transactions.transaction import CLASSIC_VERSION, RAISES_EPOCH_VERSION, Producer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 FENCED_FROM: Final = 2
 BY_BROKERS_FROM: Final = 4
 ABORTABLE_FROM: Final = 5
-CLASSIC: Final = 0
-RAISES_EPOCH: Final = 2
 
 Errors = dict[TopicPartition, ErrorCode]
 
@@ -90,7 +88,7 @@ def _decide(context: RequestContext, asked: AddPartitionsToTxnTransaction, journ
             if ErrorCode.NONE in checked:
                 shard.confirm(asked.transactional_id)
             return {name: _told(context, code) for name, code in zip(names, checked, strict=True)}
-        version = RAISES_EPOCH if context.version >= BY_BROKERS_FROM else CLASSIC
+        version = RAISES_EPOCH_VERSION if context.version >= BY_BROKERS_FROM else CLASSIC_VERSION
         shard.add_partitions(asked.transactional_id, producer, names, client_version=version)
     except KafkaError as error:
         return dict.fromkeys(names, _told(context, error.code))
