@@ -335,9 +335,11 @@ class Connection:
             return
         error = done.exception()
         if error is not None:
-            assert isinstance(error, OSError)
             assert self._outbox.cold_head is not None
-            self._disk_failed(FileUnreadable(self._outbox.cold_head.file, error))
+            if isinstance(error, OSError):
+                self._disk_failed(FileUnreadable(self._outbox.cold_head.file, error))
+            else:
+                self.close(f"reading the log failed: {error!r}")
             return
         self._outbox.head_is_warm()
         self._send()

@@ -17,7 +17,9 @@ from highwater.server.api_table import API_BY_KEY, Route
 from highwater.server.connection import Connection
 from highwater.server.inbox import SharedBuffer
 from highwater.server.server_metrics import ServerMetrics
+from highwater.storage.file_region import FileRegion
 from highwater.storage.files import File
+from highwater.testing.waiting import wait_until
 
 API_VERSIONS = 18
 
@@ -90,6 +92,7 @@ class QuietRecompression:
 
 
 class BrokerWithoutData:
+    disk_threads = None  # asyncio's own
     appends = QuietAppends()
     recompression = QuietRecompression()
 
@@ -233,6 +236,29 @@ def test_a_bug_in_a_handler_costs_its_connection_only(scene: Scene, handler: lis
     handler[:] = [ZeroDivisionError()]
     scene.peer.deliver(request(1))
     assert scene.peer.closed
+
+
+class MadFile:
+    """A cold file; who reads it meets a bug."""
+
+    def read_without_waiting(self, position: int, length: int) -> None:
+        del position, length
+
+    def read(self, position: int, length: int) -> bytes:
+        raise ZeroDivisionError((position, length))
+
+
+def test_a_bug_while_old_data_is_read_costs_its_connection_only(scene: Scene, handler: list[Any]) -> None:
+    del handler
+    scene.connection._outbox.put(FileRegion(MadFile(), 0, 10))  # type: ignore[arg-type]
+    scene.peer.deliver(request(1))
+
+    def closes() -> bool:
+        scene.loop.run_until_complete(asyncio.sleep(0))
+        return scene.peer.closed
+
+    wait_until(closes, "the connection is closed")
+    assert scene.closed == [scene.connection]
 
 
 def test_what_a_closed_connection_waits_for_is_cancelled(scene: Scene, handler: list[Any]) -> None:
