@@ -212,7 +212,9 @@ class ReplicaFetcher:
     def _start_over(self) -> None:
         self._session.start_over()
         while self._under_way:
-            self._under_way.pop().response.cancel()
+            response = self._under_way.pop().response
+            if not response.cancel() and not response.cancelled():
+                response.exception()  # The one before it has failed too, and told why.
 
     async def _fetch(self) -> None:
         """Ask for all that is followed and not held back, unless that is under way, and act upon the answer."""
