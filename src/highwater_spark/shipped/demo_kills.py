@@ -76,7 +76,7 @@ def _prove(console: Console, transfers: "_Transfers", booked: "_Booked") -> None
             f"{booked.amount:,} are booked, {len(twice)} of them more than once"
         )
     console.print(
-        f"[green]✓[/] {transfers.count:,} transfers of {transfers.amount:,} sent: each is booked once, "
+        f"[green]✓[/] {transfers.count:,} transfers sent, {transfers.amount:,} in all: each is booked once, "
         "and the totals are equal"
     )
 
