@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.compiled import loading
+from highwater.compiled import building
 from highwater.protocol.native.__main__ import NATIVE_MODULES, write_native_modules
 from highwater.protocol.native.module import native_source
 
@@ -42,7 +42,7 @@ for path in Path(sys.argv[1]).rglob("*.py"):
 AS_COMPILED = (
     """
 from highwater.compiled.loading import use_compiled
-assert use_compiled()
+assert use_compiled(), "the sources have changed: run `make compiled`"
 """
     + RUN_TESTS
 )
@@ -70,7 +70,7 @@ def test_generated_sources_pass_the_tests_of_declared_messages(tmp_path: Path) -
     run_same_tests(AS_GENERATED, tmp_path)
 
 
-@pytest.mark.skipif(not loading.is_up_to_date(), reason="make compiled")
+@pytest.mark.skipif(bool(building.what_is_missing()), reason=building.what_is_missing())
 def test_compiled_modules_pass_the_tests_of_declared_messages(tmp_path: Path) -> None:
     run_same_tests(AS_COMPILED, tmp_path)
 
