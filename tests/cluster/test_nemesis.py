@@ -56,3 +56,22 @@ def test_nothing_is_lost_whatever_breaks(cluster: ClusterProcesses, network: Net
     assert workload.failures == []
     assert violations == []
     wait_until(nemesis.logs_are_equal, "all replicas hold the same bytes")
+
+
+def test_a_controller_that_nobody_hears_makes_way_for_one_that_is_heard(
+    cluster: ClusterProcesses, network: Network
+) -> None:
+    """It keeps its session, so that nobody else would be elected, and what it decides would never come true."""
+    nemesis = Nemesis(cluster, network, "meanwhile", dice=random.Random(1), while_broken=lambda: None)
+    wait_until(lambda: nemesis.look().controller != -1, "there is a controller")
+    unheard = nemesis.look().controller
+    for number in cluster.brokers.keys() - {unheard}:
+        network.cut(unheard, number, both_ways=False)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.create_topics([NewTopic("meanwhile", 3, 3)], request_timeout=PATIENCE_SECONDS)
+    wait_until(
+        lambda: nemesis.look().controller not in {unheard, -1} and len(nemesis.look().leaders) == 3,
+        "most brokers are told by another controller what this one decided",
+    )
+    network.heal()
+    wait_until(nemesis.is_whole, "all replicas are in sync")

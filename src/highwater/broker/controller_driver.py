@@ -55,6 +55,8 @@ events = EventLog("controller")
 
 _GLANCE_S: Final = 0.3
 """How long a new controller waits for each broker to show that somebody listens; all are asked at once."""
+_MAKE_WAY_S: Final = 5.0
+"""How long a controller that was not heard lets others run for the office before it does so again."""
 
 
 class ControllerDriver:
@@ -73,6 +75,8 @@ class ControllerDriver:
         self._office: _Office | None = None
         self.on_step_down: Callable[[], None] = lambda: None
         """Called when this controller gave up by itself: somebody has to be elected."""
+        self.makes_way_until = 0.0
+        """Until when, on the loop's clock, another broker shall be elected, because we were not heard."""
 
     # In and out of office -------------------------------------------------------------------------------------------
 
@@ -193,6 +197,21 @@ class ControllerDriver:
         if self._office is not None:
             self._step_down(self._office, Deposed("a broker has heard of a newer controller"))
 
+    def not_heard(self) -> None:
+        """Make way for a controller that is heard, if with us less than half of the brokers are left that hear us.
+
+        They would go on as they were told last, and partitions that are meant to move would be led by nobody. Who is
+        cut off from half of the cluster or less stays: the other side would be no better off.
+        """
+        office = self._office
+        if office is not None:
+            heard = sum(messenger.is_heard for messenger in office.messengers.values())
+            if 2 * heard < len(office.messengers):
+                self.makes_way_until = asyncio.get_running_loop().time() + _MAKE_WAY_S
+                self._step_down(
+                    office, KafkaError(f"{heard} of {len(office.messengers)} brokers hear it, itself included")
+                )
+
     async def _happens_quietly(self, event: Event) -> None:
         try:
             await self.happens(event)
@@ -202,8 +221,9 @@ class ControllerDriver:
     async def _balance_now_and_then(self, office: _Office) -> None:
         while self._office is office:
             await asyncio.sleep(self._config[replication.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS])
-            tolerated = self._config[replication.LEADER_IMBALANCE_PER_BROKER_PERCENTAGE]
-            await self._happens_quietly(BalanceDue(tolerated))
+            if all(messenger.has_told for messenger in office.messengers.values()):  # nobody needs to be moved now
+                tolerated = self._config[replication.LEADER_IMBALANCE_PER_BROKER_PERCENTAGE]
+                await self._happens_quietly(BalanceDue(tolerated))
 
     # Effects --------------------------------------------------------------------------------------------------------
 

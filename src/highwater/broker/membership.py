@@ -156,7 +156,7 @@ class Membership:
             node = await self._store.read(paths.CONTROLLER)
         except NoNode:
             self._driver.resign()
-            if not self._is_leaving:
+            if not self._is_leaving and not self._makes_way():
                 await self._run_for_office()
             return
         controller = records.decode_controller(paths.CONTROLLER, node.data)
@@ -168,6 +168,14 @@ class Membership:
             with suppress(NoNode):
                 await self._store.delete(paths.CONTROLLER)
             self._attention.set()
+
+    def _makes_way(self) -> bool:
+        """Return whether another shall be elected, and look again when it is our turn."""
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._driver.makes_way_until:
+            return False
+        loop.call_at(self._driver.makes_way_until, self._attention.set)
+        return True
 
     async def _run_for_office(self) -> None:
         """Take the office if it is free: the node and the next epoch in one transaction, so that one only succeeds."""

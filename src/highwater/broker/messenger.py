@@ -10,6 +10,7 @@ import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
+from highwater.broker.peer import PeerSilent
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.ids import BrokerId, TopicPartition
 from highwater.model.log_events import EventLog
@@ -80,6 +81,9 @@ class Reports(Protocol):
     def deposed(self) -> None:
         """A broker has heard of a newer controller."""
 
+    def not_heard(self) -> None:
+        """A broker does not answer."""
+
 
 class Messenger:
     """Tells one registration of one broker."""
@@ -104,6 +108,8 @@ class Messenger:
         self._has_news = asyncio.Event()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
+        self.is_heard = True
+        """Whether the broker answered when it was last told something."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self, spawn: Callable[..., asyncio.Task[None]]) -> None:
@@ -143,6 +149,11 @@ class Messenger:
         self._tells_metadata = True
         self._wake()
 
+    @property
+    def has_told(self) -> bool:
+        """Whether the broker has heard everything."""
+        return self._is_idle.is_set()
+
     async def told(self) -> None:
         """Return once the broker has heard everything, or is gone."""
         await self._is_idle.wait()
@@ -165,11 +176,15 @@ class Messenger:
                     self._refused_for_good(error)
                     return
                 events.info("broker_not_told", broker=self._broker, reason=str(error), code=error.code.name)
+                if isinstance(error, PeerSilent):
+                    self.is_heard = False
+                    self._reports.not_heard()
                 self._has_news.set()
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 continue
             pause_s = _FIRST_PAUSE_S
+            self.is_heard = True
             if not self._has_news.is_set():
                 self._is_idle.set()
 

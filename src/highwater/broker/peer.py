@@ -32,6 +32,10 @@ class PeerGone(KafkaError):
     code = ErrorCode.NETWORK_EXCEPTION
 
 
+class PeerSilent(PeerGone):
+    """The other broker did not answer in time: it is slow, stopped or cut off."""
+
+
 class PeerHungUp(PeerGone):
     """The other broker closed the connection, or it was reset: perhaps its process has ended."""
 
@@ -65,7 +69,7 @@ class Peer:
                 frame = await link.ask(request, version, self._client_id)
         except TimeoutError as error:
             link.close()
-            raise PeerGone(f"{self.address.host}:{self.address.port} does not answer") from error
+            raise PeerSilent(f"{self.address.host}:{self.address.port} does not answer") from error
         assert request.API_KEY is not None, "a request has an API key"
         _, position = read_response_header(frame, request.API_KEY, version)
         response, _ = codec.decoder(response_class, version)(frame, position)
@@ -92,7 +96,9 @@ class Peer:
                     )
             except ConnectionRefusedError as error:
                 raise PeerRefused(f"nobody listens at {self.address.host}:{self.address.port}") from error
-            except (OSError, TimeoutError) as error:
+            except TimeoutError as error:
+                raise PeerSilent(f"{self.address.host}:{self.address.port} does not answer") from error
+            except OSError as error:
                 raise PeerGone(f"{self.address.host}:{self.address.port} cannot be reached: {error}") from error
             return self._link
 

@@ -232,9 +232,10 @@ class Nemesis:
         )
 
     def _mend(self) -> None:
-        wait_until(self._is_whole, "all replicas are in sync again", timeout_seconds=_MEND_SECONDS)
+        wait_until(self.is_whole, "all replicas are in sync again", timeout_seconds=_MEND_SECONDS)
 
-    def _is_whole(self) -> bool:
+    def is_whole(self) -> bool:
+        """Return whether all brokers see the same, and every replica in sync."""
         views = self._views()
         everybody = set(self._cluster.brokers)
         seen = views[0] if len(views) == len(everybody) and views.count(views[0]) == len(views) else Seen(-1, {}, {})
@@ -290,7 +291,7 @@ class Nemesis:
 
 
 FAULTS: Final = tuple(
-    name for name in vars(Nemesis) if not name.startswith("_") and name not in {"look", "logs_are_equal"}
+    name for name in vars(Nemesis) if not name.startswith("_") and name not in {"look", "is_whole", "logs_are_equal"}
 )
 """Every fault there is, by the name of its method."""
 

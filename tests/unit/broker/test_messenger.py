@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from highwater.broker.messenger import Messenger
-from highwater.broker.peer import PeerGone
+from highwater.broker.peer import PeerGone, PeerSilent
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.ids import BrokerId, TopicPartition
 from highwater.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
@@ -71,13 +71,17 @@ class MoodyBroker:
 
 
 class Office:
-    """Remembers whether it was told that its time is over."""
+    """Remembers whether it was told that its time is over, and how often that it was not heard."""
 
     def __init__(self) -> None:
         self.is_deposed = False
+        self.times_not_heard = 0
 
     def deposed(self) -> None:
         self.is_deposed = True
+
+    def not_heard(self) -> None:
+        self.times_not_heard += 1
 
     def replicas_stopped(self, broker: BrokerId, names: frozenset[TopicPartition]) -> None:
         raise AssertionError(f"no answer names {names} of broker {broker}")
@@ -125,6 +129,11 @@ def test_a_broker_that_cannot_take_its_orders_now_is_told_again(
     assert broker.took == [(what, sorted([A0, A1]))]
     assert broker.asked == 3
     assert not office.is_deposed
+
+
+def test_only_a_broker_that_does_not_answer_in_time_has_not_heard() -> None:
+    _, office = told(lambda messenger: messenger.tell_roles([A0]), PeerSilent("no answer"), PeerGone("it hung up"))
+    assert office.times_not_heard == 1
 
 
 @pytest.mark.parametrize("answer", [ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH])
