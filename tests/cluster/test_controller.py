@@ -2,9 +2,12 @@
 
 import functools
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,9 +15,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, ResourceType
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoAuthError
+from kazoo.exceptions import NoAuthError, NoNodeError
 
 from highwater.model.errors import ErrorCode
+from highwater.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from highwater.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from highwater.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -155,6 +160,31 @@ def test_brokers_close_what_they_write_to_zookeeper_and_who_is_not_let_in_does_n
     assert "from us; see zookeeper.digest.username" in line
 
 
+def test_a_broker_that_was_told_nothing_yet_lets_clients_wait(highwater_cluster: ClusterProcesses, look: Look) -> None:
+    """It answered that there is no broker at all, and librdkafka (2.16) asked no more: `Local: Partial response`."""
+    cluster, view = highwater_cluster, look(highwater_cluster)
+    controller = view.controller()
+    number, newcomer = next((each, cluster.brokers[each]) for each in cluster.brokers if each != controller)
+    newcomer.stop()
+    cluster.brokers[controller].pause()
+    with ThreadPoolExecutor(1) as starter:
+        started = starter.submit(newcomer.start)
+        try:
+            wait_until(lambda: _listens(newcomer), "it listens")
+            with WireClient(newcomer.bootstrap_servers) as asking, WireClient(newcomer.bootstrap_servers) as another:
+                topics = asking.send(MetadataRequest(topics=None), 9)
+                described = asking.send(DescribeClusterRequest(), 0)
+                another.call(ApiVersionsRequest(), ApiVersionsResponse, 0)
+                wait_until(lambda: _is_stored(cluster, f"/highwater/brokers/ids/{number}"), "it has registered")
+                cluster.brokers[controller].resume()
+                answer = asking.receive(MetadataResponse, 9, topics)
+                assert {broker.node_id for broker in answer.brokers} == {1, 2, 3}
+                assert len(asking.receive(DescribeClusterResponse, 0, described).brokers) == 3
+        finally:
+            cluster.brokers[controller].resume()
+            started.result()
+
+
 def test_an_old_controller_is_not_obeyed(highwater_cluster: ClusterProcesses, look: Look) -> None:
     """The epoch of the first controller is spoken again, after another was elected, to brokers that are at work."""
     cluster, view = highwater_cluster, look(highwater_cluster)
@@ -191,6 +221,19 @@ def test_an_old_controller_is_not_obeyed(highwater_cluster: ClusterProcesses, lo
     orders.controller_epoch += 1
     with WireClient(cluster.brokers[leader].bootstrap_servers) as client:
         assert client.call(orders, LeaderAndIsrResponse, 6).error_code == ErrorCode.NONE, "it was the epoch"
+
+
+def _listens(broker: BrokerProcess) -> bool:
+    with closing(socket.socket()) as probe:
+        return probe.connect_ex((broker.host, broker.port)) == 0
+
+
+def _is_stored(cluster: ClusterProcesses, path: str) -> bool:
+    try:
+        _stored(cluster, path)
+    except NoNodeError:
+        return False
+    return True
 
 
 def _stored(cluster: ClusterProcesses, path: str) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -39,7 +40,7 @@ class LiveBroker:
 class Cluster:
     """What this broker knows of the others, and of itself as the others see it."""
 
-    __slots__ = ("_departed", "brokers", "controller_epoch", "controller_id", "id", "me", "seem_gone")
+    __slots__ = ("_departed", "brokers", "controller_epoch", "controller_id", "id", "is_known", "me", "seem_gone")
 
     def __init__(
         self,
@@ -58,11 +59,16 @@ class Cluster:
         self.seem_gone: set[BrokerId] = set()
         """Brokers that hung up and at whose address nobody listens, as we found out ourselves."""
         self._departed: dict[BrokerId, tuple[LiveBroker, float]] = {}
+        self.is_known = asyncio.Event()
+        """Set from the moment on at which we know who is alive; clients that ask before have to wait for it."""
+        if brokers:
+            self.is_known.set()
 
     def learn(self, brokers: Iterable[LiveBroker], *, now_s: float) -> None:
         """Know who is alive by the controller's word."""
         before, self.brokers = self.brokers, {broker.id: broker for broker in brokers}
         self.seem_gone.clear()
+        self.is_known.set()
         departed = {broker: (gone, now_s) for broker, gone in before.items()}
         self._departed = {
             broker: left for broker, left in (departed | self._departed).items() if broker not in self.brokers

@@ -2,6 +2,7 @@
 
 v1  the caller says whether it wants brokers or controllers; controllers have no listeners of their own here
 v2  fenced brokers on request; a broker here is alive or not there, so that there are none
+A broker that has only just started answers when it knows who is there, as it does for Metadata.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ NOT_ASKED: Final = -(2**31)
 """In place of the operations that the caller may do, when it did not ask."""
 
 
-def handle(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+async def handle(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """Describe the cluster as this broker knows it."""
     if request.endpoint_type != BROKERS:
         known = request.endpoint_type == CONTROLLERS
@@ -35,6 +36,7 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Describe
             endpoint_type=BROKERS,
         )
     cluster = context.broker.cluster
+    await cluster.is_known.wait()
     return DescribeClusterResponse(
         cluster_id=cluster.id,
         controller_id=cluster.controller_id,

@@ -5,7 +5,8 @@ v4   the caller says whether an unknown topic may be made; before, it may
 v8   which operations the caller may do
 v10  topic ids in the answer; v12: also in the question
 A topic that is made because it was asked for is in the answer at once: Apache Kafka answers with an error first, and
-the client asks again.
+the client asks again. A broker that has just started and knows nobody answers when it does: librdkafka does not ask
+again for minutes when it is told of no broker at all.
 """
 
 from __future__ import annotations
@@ -43,9 +44,18 @@ NOT_ASKED: Final = -(2**31)
 def handle(
     context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
-    """Answer at once, unless topics have to be made first."""
+    """Answer at once, unless topics have to be made first or we know nothing yet."""
+    if not context.broker.cluster.is_known.is_set():
+        return _answer_when_known(context, request)
     missing = _to_be_made(context, request)
     return _make_and_answer(context, request, missing) if missing else _answer(context, request, {})
+
+
+async def _answer_when_known(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    """Wait for the controller to speak to us; without that the broker gives up its start, and ends."""
+    await context.broker.cluster.is_known.wait()
+    answer = handle(context, request)
+    return answer if isinstance(answer, MetadataResponse) else await answer
 
 
 def _to_be_made(context: RequestContext, request: MetadataRequest) -> list[str]:
