@@ -6,6 +6,9 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from highwater.model.ids import TopicPartition as Partition
+from highwater.storage.checkpoints import CLEANED_OFFSETS, read_offsets
+from highwater.storage.files import OsFiles
 from highwater.testing.broker import BrokerProcess
 from highwater.testing.plugin import BrokerFactory
 from highwater.testing.waiting import PATIENCE_SECONDS, wait_until
@@ -81,6 +84,26 @@ def test_a_reader_from_the_beginning_always_ends_up_with_the_newest_value_of_eve
     table.broker.kill()
     table.broker.start()
     assert table.values() == expected
+
+
+def test_a_damaged_checkpoint_of_the_cleaner_is_told_and_written_anew(table: Table) -> None:
+    """Without it nothing counts as compacted: everything is read once more, and nothing is lost."""
+    checkpoint = table.broker.data_dir / CLEANED_OFFSETS
+
+    def compacted_to() -> int:
+        return read_offsets(OsFiles(), checkpoint).get(Partition(table.topic, 0), 0)
+
+    table.write_rounds(lambda key, number: b"%d-%d" % (key, number) + b"x" * 40)
+    wait_until(lambda: compacted_to() > 0, "compaction")
+    before, kept = compacted_to(), table.values()
+    table.broker.stop()
+    checkpoint.write_bytes(b"0\n1\nprices 0")
+    table.broker.start()
+    assert "checkpoint_damaged" in table.broker.log_file.read_text()
+    table.fill()
+    wait_until(lambda: checkpoint.read_bytes() != b"0\n1\nprices 0" and compacted_to() > before, "a checkpoint again")
+    assert table.values() == kept
+    assert "log_cannot_be_compacted" not in table.broker.log_file.read_text()
 
 
 def test_deleted_keys_are_gone_in_the_end(table: Table) -> None:

@@ -233,6 +233,9 @@ class Node:
                 raise CannotStart(str(error)) from error
         if not any(log_dir.is_online for log_dir in log_dirs):
             raise CannotStart(f"the disk of every log dir has failed: {log_dirs[0].health.failure}")
+        for log_dir in log_dirs:
+            for note in log_dir.notes:
+                events.warning("checkpoint_damaged", log_dir=str(log_dir.path), what=note)
         for note in settle_moves(log_dirs):
             events.warning("move_settled", what=note)
         return log_dirs
