@@ -312,7 +312,7 @@ async def test_the_cluster_lists_and_log_dirs_have_their_guards(start_admin: Sta
 
 async def test_an_endpoint_type_that_is_none(start_admin: StartAdmin) -> None:
     async with start_admin() as admin:
-        answer = describe_cluster.handle(context_for(admin, 1), DescribeClusterRequest(endpoint_type=9))
+        answer = await describe_cluster.handle(context_for(admin, 1), DescribeClusterRequest(endpoint_type=9))
         assert answer.error_code == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
 
 
