@@ -1,15 +1,17 @@
 """A few seeds for every run of the tests; `make sim` runs two hundred."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from highwater.compiled import building, loading
 from highwater_history.checks import check
 from highwater_history.history import Fault, History, Place, Poll, Send
-from highwater_sim.__main__ import main
+from highwater_sim.command import main
 from highwater_sim.faults import KINDS
 from highwater_sim.profile import ANYWHERE, LAZY, SYNCED, Profile
 from highwater_sim.simulation import Simulation
@@ -57,6 +59,24 @@ def test_a_fault_that_there_is_not_is_said_so() -> None:
     )
     assert done.returncode == 2
     assert "there is no fault 'earthquake'" in done.stderr
+
+
+@pytest.mark.skipif(bool(building.what_is_missing()), reason=building.what_is_missing())
+def test_the_compiled_broker_does_what_the_sources_say() -> None:
+    """The same seeds have the same timelines, turn by turn, in Python and in C."""
+    in_python, in_c = _digests(compiled="0"), _digests(compiled="1")
+    assert "compiled" not in in_python[-1]
+    assert "compiled" in in_c[-1], "the sources have changed: run `make compiled`"
+    assert in_python[:2] == in_c[:2]
+    assert all(line.startswith("seed ") for line in in_c[:2])
+
+
+def _digests(*, compiled: str) -> list[str]:
+    command = [sys.executable, "-m", "highwater_sim", "--seeds", "2", "--minutes", "0.1", "--digest"]
+    done = subprocess.run(
+        command, env={**os.environ, loading.SWITCH: compiled}, capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
 
 
 def test_a_history_can_be_written_and_read(tmp_path: Path) -> None:
