@@ -125,12 +125,15 @@ def _started(settings: SparkConf, log_file: Path | None) -> SparkSession:
         if log is not None:
             log.close()  # the JVM has its own handle
     if not was_there:
-        atexit.register(_tidy_up, gateway.proc, litter)
+        atexit.register(_tidy_up, context, gateway.proc, litter)
     return SparkSession(context)
 
 
-def _tidy_up(jvm: subprocess.Popen[bytes], litter: Path) -> None:
+def _tidy_up(context: SparkContext, jvm: subprocess.Popen[bytes], litter: Path) -> None:
     """Let the JVM end, which empties its folder, and remove that."""
+    counters = getattr(context, "_accumulatorServer", None)
+    if counters is not None:
+        counters.handle_error = lambda *_: None  # PySpark would print a traceback when the JVM hangs up
     assert jvm.stdin is not None, "the JVM ends when its input does"
     jvm.stdin.close()
     with suppress(subprocess.TimeoutExpired, OSError):

@@ -144,7 +144,7 @@ def test_a_pipeline_runs_on_a_cluster_as_it_does_at_home(
 
     send(source, [json.dumps({"n": 5})])
     given += ["--conf", "spark.cores.max=1"]  # one executor is enough to show that --master does the same
-    run(
+    logged = run(
         [
             sys.executable,
             "-m",
@@ -159,5 +159,6 @@ def test_a_pipeline_runs_on_a_cluster_as_it_does_at_home(
             *given,
         ]
     )
+    assert "Traceback" not in logged
     assert sorted(pd.read_parquet(tmp_path / "table")["square"]) == [0, 1, 4, 25, 100, 121, 144]
     assert {json.loads(message.value() or b"")["n"] for message in read_topic(out)} == {0, 1, 2, 10, 11, 12, 5}
