@@ -37,7 +37,6 @@ WORLDLY = {
 ALLOWED = {
     "app/serve.py": {"signal", "uvloop"},  # the process around a broker
     "app/world.py": {"concurrent", "secrets", "time"},  # the real side of the seams
-    "broker/log_recovery.py": {"os"},  # for logs that are larger than any here
     "coordination/embedded.py": {"concurrent", "sqlite3"},  # of one broker alone
     "coordination/zookeeper.py": {"kazoo"},
     "metrics/process.py": {"os", "resource"},  # what the system says of this process, asked for at a scrape
@@ -58,7 +57,7 @@ WORLDLY_CALLS = {
 }
 ALLOWED_CALLS = {
     "broker/compaction_worker.py": {"create_subprocess_exec"},
-    "broker/log_recovery.py": {"create_subprocess_exec"},
+    "broker/recovery_process.py": {"create_subprocess_exec"},  # for logs that are larger than any here
     "metrics/http.py": {"start_server"},
 }
 NOT_PATHS = {"read_text", "read_bytes", "write_text", "write_bytes", "unlink", "mkdir", "iterdir", "glob", "touch"}

@@ -6,32 +6,26 @@ What is little is left to the moment when a log is opened. So is everything when
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import pickle
-import sys
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from highwater.broker.compaction_worker import LAUNCHER
 from highwater.broker.log_configs import log_config
+from highwater.broker.recovery_process import LogChecker, ProcessEnded, RecoveryProcess
 from highwater.config.settings import log, transactions
 from highwater.config.topic_settings import TopicSettings
 from highwater.model.log_events import EventLog
-from highwater.storage.recovery_messages import LENGTH, RecoveryJob, RecoveryOutcome, encode
 
 if TYPE_CHECKING:
-    from asyncio.subprocess import Process
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from highwater.config.broker_config import BrokerConfig
     from highwater.model.ids import TopicPartition
     from highwater.storage.log_config import LogConfig
     from highwater.storage.log_dir import LogDir
+    from highwater.storage.recovery_messages import RecoveryJob
 
 events = EventLog("broker")
 
-WORKER_MODULE: Final = "highwater.storage.recovery_worker"
 WORTH_A_PROCESS_BYTES: Final = 32 * 1024 * 1024
 """Below this, starting a process takes longer than checking."""
 TELL_EVERY_S: Final = 2.0
@@ -44,7 +38,13 @@ class _Task(NamedTuple):
     job: RecoveryJob
 
 
-async def recover_logs(log_dirs: Sequence[LogDir], *, config: BrokerConfig, now_ms: Callable[[], int]) -> None:
+async def recover_logs(
+    log_dirs: Sequence[LogDir],
+    *,
+    config: BrokerConfig,
+    now_ms: Callable[[], int],
+    start_checker: Callable[[], Awaitable[LogChecker]] = RecoveryProcess.start,
+) -> None:
     """Check every log with much to check, if a log dir was not left by a clean stop.
 
     The settings of topics are not known yet; for a log that is not written to, the broker's own do as well.
@@ -53,7 +53,7 @@ async def recover_logs(log_dirs: Sequence[LogDir], *, config: BrokerConfig, now_
     of_logs = log_config(defaults, producer_id_expiration_ms=config[transactions.PRODUCER_ID_EXPIRATION_MS])
     work = [tasks for log_dir in log_dirs if (tasks := _tasks(log_dir, of_logs, now_ms()))]
     if sum(task.job.unchecked_bytes for tasks in work for task in tasks) >= WORTH_A_PROCESS_BYTES:
-        await _Recovery(work, config[log.NUM_RECOVERY_THREADS_PER_DATA_DIR]).run()
+        await _Recovery(work, config[log.NUM_RECOVERY_THREADS_PER_DATA_DIR], start_checker).run()
 
 
 def _tasks(log_dir: LogDir, config: LogConfig, now_ms: int) -> deque[_Task]:
@@ -69,9 +69,15 @@ def _tasks(log_dir: LogDir, config: LogConfig, now_ms: int) -> deque[_Task]:
 class _Recovery:
     """The work on the logs of some log dirs."""
 
-    def __init__(self, work: Sequence[deque[_Task]], processes_per_log_dir: int) -> None:
+    def __init__(
+        self,
+        work: Sequence[deque[_Task]],
+        checkers_per_log_dir: int,
+        start_checker: Callable[[], Awaitable[LogChecker]],
+    ) -> None:
         self._work = work
-        self._processes = min(processes_per_log_dir, max(1, (os.cpu_count() or 1) // len(work)))
+        self._checkers_per_log_dir = checkers_per_log_dir
+        self._start_checker = start_checker
         self._logs = sum(map(len, work))
         self._bytes = sum(task.job.unchecked_bytes for tasks in work for task in tasks)
         self._logs_done = self._bytes_done = 0
@@ -84,7 +90,7 @@ class _Recovery:
         try:
             async with asyncio.TaskGroup() as group:
                 for tasks in self._work:
-                    for _ in range(min(self._processes, len(tasks))):
+                    for _ in range(min(self._checkers_per_log_dir, len(tasks))):
                         group.create_task(self._work_off(tasks))
         finally:
             telling.cancel()
@@ -100,27 +106,17 @@ class _Recovery:
         return f"{self._bytes_done // _MEGABYTE}/{self._bytes // _MEGABYTE}"
 
     async def _work_off(self, tasks: deque[_Task]) -> None:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", LAUNCHER, WORKER_MODULE),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
+        checker = await self._start_checker()
         try:
             while tasks:
-                await self._check(process, tasks.popleft())
-        except (asyncio.IncompleteReadError, ConnectionError):
+                await self._check(checker, tasks.popleft())
+        except ProcessEnded:
             events.error("recovery_process_ended", reason="the broker checks the rest by itself")
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+            await checker.close()
 
-    async def _check(self, process: Process, task: _Task) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(encode(task.job))
-        (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
-        outcome: RecoveryOutcome = pickle.loads(await process.stdout.readexactly(length))  # noqa: S301 - our own child
+    async def _check(self, checker: LogChecker, task: _Task) -> None:
+        outcome = await checker.check(task.job)
         if outcome.failure is not None:
             events.warning("log_not_recovered", partition=task.name, reason=outcome.failure)
             return

@@ -159,8 +159,7 @@ NUM_RECOVERY_THREADS_PER_DATA_DIR: Final = Setting(
     name="num.recovery.threads.per.data.dir",
     parse=integer(at_least=1, at_most=64),
     default=2,
-    doc="After a crash, how many processes check the logs of one log dir; all together not many more than there are "
-    "cores. Little data is checked without them.",
+    doc="After a crash, how many processes check the logs of one log dir at once. Little data is checked without them.",
 )
 
 LOG_DIRS_MIN_FREE_BYTES: Final = Setting(
