@@ -254,6 +254,35 @@ def test_records_are_what_the_columns_say(
     }
 
 
+def test_a_small_micro_batch_is_sent_in_one_stage_if_it_comes_from_few_partitions(
+    spark: SparkSession, bootstrap: str, new_topic: NewTopicFixture, read_topic: ReadFixture
+) -> None:
+    """How large it is, the one before tells; however it is sent, all of it comes, each partition in its order."""
+    as_in_streams = spark.newSession()
+    as_in_streams.conf.set("spark.sql.adaptive.enabled", "false")
+    jobs = spark.sparkContext.statusTracker()
+    for partitions, expected in ((2, [2, 1, 1]), (8, [2, 2, 2])):
+        topic = new_topic(partitions=3)
+        sink = ExactlyOnceSink(bootstrap, sink_id=topic, topics=[topic])
+        columns = "cast(id % 7 as string) AS key", "cast(id as string) AS value"
+        rows = as_in_streams.range(400, numPartitions=partitions).selectExpr(*columns)
+        stages: list[int] = []
+        for number in range(3):
+            spark.sparkContext.setJobGroup(f"{topic}-{number}", "a micro-batch")
+            assert sink.write(rows, query="q", batch=number).records == 400
+            (job,) = jobs.getJobIdsForGroup(f"{topic}-{number}")
+            ran = jobs.getJobInfo(job)
+            assert ran is not None, "Spark forgets no job so soon"
+            stages.append(len(ran.stageIds))
+        assert stages == expected
+        found: dict[tuple[int, int], list[int]] = {}
+        for message in read_topic(topic):
+            value = int(message.value() or b"")
+            found.setdefault((value % 7, value * partitions // 400), []).append(value)
+        assert sum(map(len, found.values())) == 3 * 400
+        assert all(values == 3 * sorted(set(values)) for values in found.values())
+
+
 def test_rows_that_have_nowhere_to_go_are_told_and_nothing_is_written(
     spark: SparkSession, bootstrap: str, new_topic: NewTopicFixture, read_topic: ReadFixture
 ) -> None:

@@ -15,7 +15,7 @@ from highwater_spark.exactly_once.reuse import sparing
 from highwater_spark.exactly_once.routing import COMPLAINT, Routing
 
 PARCEL_SCHEMA: Final = "slot int, records binary"
-GATHER_BYTES: Final = 2 << 20  # so much is gathered before it is worked on; what comes after it is read meanwhile
+GATHER_BYTES: Final = 1 << 20  # so much is gathered before it is worked on; the JVM prepares about as much meanwhile
 
 
 @dataclass(frozen=True, slots=True)

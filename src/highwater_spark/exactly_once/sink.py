@@ -1,5 +1,6 @@
 """The sink: every micro-batch in one transaction, which also says which micro-batch it is."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ from highwater_spark.exactly_once.transaction import Identity, Transactions, is_
 
 MAX_ATTEMPTS: Final = 5  # each under a new epoch
 SMALL_BYTES: Final = 16 << 20  # one task sends so much in less time than it takes to begin and end a second stage
+FEW_PARTITIONS: Final = 4  # where all comes from so few, one task may as well compute it: then there is no shuffle
+ALONE_BYTES: Final = 64 << 20  # so much it computes and sends in about the time that the shuffle would take
 LISTENER_MS: Final = 10_000
 QUERY_ID: Final = "sql.streaming.queryId"  # a local property that Spark sets for the thread of a streaming query
 
@@ -124,6 +127,7 @@ class ExactlyOnceSink:
         self._labels = tuple(labels)
         self._observer = observer
         self._last_bytes: int | None = None
+        self._source_partitions: int | None = None
         self._has_checked_speculation = False
         self._brokers = Brokers(bootstrap_servers, self._security, patience_seconds)
         self._transactions = Transactions(self._brokers, sink_id, transaction_timeout_ms)
@@ -218,8 +222,6 @@ class ExactlyOnceSink:
         """Run the one Spark job of the transaction, and check that it ran as one."""
         spark = prepared.sparkSession
         partitions = tuple((topic, layout.partitions[topic]) for topic in self._topics)
-        total = sum(count for _, count in partitions)
-        tasks = self._tasks(spark, total)
         routing = Routing(
             partitions=partitions,
             labels=self._labels,
@@ -236,8 +238,11 @@ class ExactlyOnceSink:
             codec=self._codec,
             on_send=None if observer is None else lambda: observer(Step.SENT),
         )
-        if tasks == 1:
-            reported = prepared.repartition(1).mapInArrow(RouteAndSend(routing, sending), REPORT_SCHEMA)
+        tasks = max(1, min(len(sending.targets), spark.sparkContext.defaultParallelism))
+        in_one = self._in_one(prepared, tasks)
+        if in_one is not None:
+            tasks = 1
+            reported = in_one.mapInArrow(RouteAndSend(routing, sending), REPORT_SCHEMA)
         else:
             packed = prepared.mapInArrow(RouteAndPack(routing, tuple(numbers_for(tasks))), PARCEL_SCHEMA)
             reported = packed.repartition(tasks, "slot").mapInArrow(UnpackAndSend(sending), REPORT_SCHEMA)
@@ -252,11 +257,20 @@ class ExactlyOnceSink:
         self._last_bytes = sum(row["bytes"] for row in rows if row["what"] == WRITTEN)
         return Delivered(written, was_there=False, counts=counts)
 
-    def _tasks(self, spark: SparkSession, targets: int) -> int:
-        """Return by how many tasks to send: one if the last micro-batch was small, for a second stage costs more."""
-        if self._last_bytes is not None and self._last_bytes <= SMALL_BYTES:
-            return 1
-        return max(1, min(targets, spark.sparkContext.defaultParallelism))
+    def _in_one(self, prepared: DataFrame, tasks: int) -> DataFrame | None:
+        """Return the records as one partition, if one task had better send them all.
+
+        A micro-batch is taken to be as large as the last; if it is not, it takes longer, and nothing else changes.
+        """
+        last_bytes = math.inf if self._last_bytes is None else self._last_bytes
+        if last_bytes <= ALONE_BYTES and self._has_few_partitions(prepared):
+            return prepared.coalesce(1)
+        return prepared.repartition(1) if last_bytes <= SMALL_BYTES or tasks == 1 else None
+
+    def _has_few_partitions(self, prepared: DataFrame) -> bool:
+        if self._source_partitions is None:  # asked once: it seldom changes
+            self._source_partitions = prepared.rdd.getNumPartitions()
+        return self._source_partitions <= FEW_PARTITIONS
 
     def _commit(self, identity: Identity, token: Token) -> None:
         notes = {Target(topic, 0): entry for topic, entry in token.entries().items()}
