@@ -3,10 +3,12 @@
 import atexit
 import logging
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -59,10 +61,11 @@ def session(
     if jars is not None:
         connector.local_jars(jars)  # what cannot be meant is told, also where a session that runs already is used
     running = SparkSession.getActiveSession()
-    if running is None:
-        running = _submitted(app_name, conf or {}) if SUBMITTED in os.environ else None
-    if running is None:
-        running = _started(_settings(app_name, master or "local[*]", jars, conf or {}), log_file)
+    with _own_interrupt_handler():
+        if running is None:
+            running = _submitted(app_name, conf or {}) if SUBMITTED in os.environ else None
+        if running is None:
+            running = _started(_settings(app_name, master or "local[*]", jars, conf or {}), log_file)
     for name in _STACK_LOGGERS:
         logging.getLogger(name).disabled = True
     for name, value in SESSION_DEFAULTS.items():
@@ -70,6 +73,18 @@ def session(
             running.conf.set(name, value)
     _check_connector(running)
     return running
+
+
+@contextmanager
+def _own_interrupt_handler() -> Iterator[None]:
+    """Keep the handler of Ctrl-C that the caller has set: PySpark would put its own in that place.
+
+    That one calls the JVM from wherever the program is, in the midst of another call too, where its error is lost.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    yield
+    if handler not in (None, signal.default_int_handler) and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, handler)
 
 
 def _submitted(app_name: str, conf: Mapping[str, str]) -> SparkSession:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -92,6 +93,11 @@ def master(environment: dict[str, str], tmp_path: Path) -> Iterator[str]:
         log.close()
 
 
+def squares(folder: Path) -> list[int]:
+    """Return what the pipeline has written to its table."""
+    return sorted(pd.read_parquet(folder / "table")["square"])
+
+
 @pytest.mark.timeout(900)
 def test_a_pipeline_runs_on_a_cluster_as_it_does_at_home(
     master: str,
@@ -138,27 +144,35 @@ def test_a_pipeline_runs_on_a_cluster_as_it_does_at_home(
     submit = [str(PYSPARK / "bin" / "spark-submit"), "--master", master, "--jars", jars, *given]
     logged = run([*submit, str(entry.__file__), "run", str(file), "--once"])
     assert "MicroBatchExecution" not in logged, "a run is not drowned in Spark's log of every step"
-    assert sorted(pd.read_parquet(tmp_path / "table")["square"]) == [0, 1, 4, 100, 121, 144]
+    assert squares(tmp_path) == [0, 1, 4, 100, 121, 144]
     executors = [path for number in (1, 2) for path in (tmp_path / f"worker-{number}").glob("app-*/*")]
     assert len({path.parent.parent for path in executors}) == 2, "both workers took part"
 
     send(source, [json.dumps({"n": 5})])
     given += ["--conf", "spark.cores.max=1"]  # one executor is enough to show that --master does the same
-    logged = run(
-        [
-            sys.executable,
-            "-m",
-            "highwater_spark",
-            "run",
-            str(file),
-            "--once",
-            "--master",
-            master,
-            "--jars",
-            str(JARS),
-            *given,
-        ]
+    command = [
+        sys.executable,
+        "-m",
+        "highwater_spark",
+        "run",
+        str(file),
+        "--master",
+        master,
+        "--jars",
+        str(JARS),
+        *given,
+    ]
+    running = subprocess.Popen(
+        command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-    assert "Traceback" not in logged
-    assert sorted(pd.read_parquet(tmp_path / "table")["square"]) == [0, 1, 4, 25, 100, 121, 144]
+    try:
+        wait_until(lambda: 25 in squares(tmp_path) or running.poll() is not None, timeout_seconds=PATIENCE_SECONDS)
+        running.send_signal(signal.SIGINT)  # Ctrl-C
+        told, _ = running.communicate(timeout=PATIENCE_SECONDS)
+    finally:
+        running.kill()
+    assert running.returncode == 0, told[-4000:]
+    assert "squares: done in" in told
+    assert "Traceback" not in told
+    assert squares(tmp_path) == [0, 1, 4, 25, 100, 121, 144]
     assert {json.loads(message.value() or b"")["n"] for message in read_topic(out)} == {0, 1, 2, 10, 11, 12, 5}
