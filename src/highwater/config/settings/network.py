@@ -9,9 +9,10 @@ from highwater.config.setting import Setting, Update
 SOCKET_SEND_BUFFER_BYTES: Final = Setting(
     name="socket.send.buffer.bytes",
     parse=byte_count(at_least=-1),
-    default=-1,
-    doc="The size of each connection's send buffer in the kernel; -1 leaves it to the system, which tunes it by itself "
-    "unless told a size. Apache Kafka's default is 102400.",
+    default=102_400,
+    doc="The size of each connection's send buffer in the kernel. What is queued there beyond what a reader has taken "
+    "costs more processor time than it gains, unless the reader is far away; -1 leaves it to the system, which tunes "
+    "it by itself unless told a size.",
 )
 
 SOCKET_RECEIVE_BUFFER_BYTES: Final = Setting(
