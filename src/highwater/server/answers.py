@@ -13,8 +13,10 @@ from highwater.storage.file_region import FileRegion
 INLINE_REGION_BYTES: Final = 64 * 1024
 """File ranges below this in total are read and sent with the head: one send beats send plus sendfile (measured)."""
 
-_SIZE_AND_CORRELATION: Final = Struct(">ii")
-_NO_TAGGED_FIELDS: Final = b"\x00"
+_HEAD: Final = Struct(">ii")
+"""The size of what follows, and the correlation id."""
+_FLEXIBLE_HEAD: Final = Struct(">iix")
+"""The same, and no tagged fields."""
 
 
 class Deferred(Protocol):
@@ -57,26 +59,39 @@ class Answer:
 
     def _head(self, body_bytes: int) -> bytes:
         if self._route.flexible_response:
-            return _SIZE_AND_CORRELATION.pack(body_bytes + 5, self.correlation_id) + _NO_TAGGED_FIELDS
-        return _SIZE_AND_CORRELATION.pack(body_bytes + 4, self.correlation_id)
+            return _FLEXIBLE_HEAD.pack(body_bytes + 5, self.correlation_id)
+        return _HEAD.pack(body_bytes + 4, self.correlation_id)
 
     def _put_with_records(self, parts: list[Part], outbox: Outbox) -> None:
         """Queue records where they lie, for `sendfile`; but join what is small and in memory into one piece."""
-        head = self._head(sum(map(len, parts)))
-        region_bytes = sum(part.length for part in parts if isinstance(part, FileRegion))
-        if region_bytes < INLINE_REGION_BYTES:
-            pieces = [_in_memory(part) if isinstance(part, FileRegion) else part for part in parts]
-            if None not in pieces:
-                outbox.put(b"".join([head, *pieces]))  # type: ignore[list-item]
-                return
+        body_bytes = region_bytes = 0
+        for part in parts:
+            body_bytes += len(part)
+            if isinstance(part, FileRegion):
+                region_bytes += part.length
+        head = self._head(body_bytes)
+        joined = _joined(head, parts) if region_bytes < INLINE_REGION_BYTES else None
+        if joined is not None:
+            outbox.put(joined)
+            return
         outbox.put(head)
         for part in parts:
             assert isinstance(part, bytes | bytearray | memoryview | FileRegion)
             outbox.put(part)
 
 
-def _in_memory(region: FileRegion) -> bytes | None:
-    try:
-        return region.read_without_waiting()
-    except OSError as error:
-        raise FileUnreadable(region.file, error) from error
+def _joined(head: bytes, parts: list[Part]) -> bytes | None:
+    """Return everything in one piece, or None if a part of it would have to be read from the disk."""
+    pieces: list[Part] = [head]
+    for part in parts:
+        if not isinstance(part, FileRegion):
+            pieces.append(part)
+            continue
+        try:
+            content = part.read_without_waiting()
+        except OSError as error:
+            raise FileUnreadable(part.file, error) from error
+        if content is None:
+            return None
+        pieces.append(content)
+    return b"".join(pieces)  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from highwater.protocol.records.batch import HEADER, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader
 from highwater.storage.errors import DamagedSegment, NotInMemory
@@ -36,13 +36,23 @@ def headers(file: File, start: int, end: int, *, chunk_bytes: int) -> Iterator[t
         position += header.batch_length + LENGTH_PREFIX_BYTES
 
 
-class Located(NamedTuple):
-    """Where a batch is."""
+class Located:
+    """Where a batch is, with what was read of the file on the way to it."""
 
-    position: int
-    size: int
-    first_last_offset: int
-    """The last offset of the batch at which the walk began, which an index entry can be checked by."""
+    __slots__ = ("_chunk", "_within", "first_last_offset", "position", "size")
+
+    def __init__(self, position: int, size: int, first_last_offset: int, chunk: bytes, within: int) -> None:
+        self.position = position
+        self.size = size
+        self.first_last_offset = first_last_offset
+        """The last offset of the batch at which the walk began, which an index entry can be checked by."""
+        self._chunk = chunk
+        self._within = within
+
+    def content(self, length: int) -> bytes | None:
+        """Return `length` bytes from the beginning of the batch on, if they have been read."""
+        end = self._within + length
+        return self._chunk[self._within : end] if end <= len(self._chunk) else None
 
 
 def locate(file: File, start: int, end: int, offset: int, *, may_wait: bool = True) -> Located | None:
@@ -75,7 +85,7 @@ def locate(file: File, start: int, end: int, offset: int, *, may_wait: bool = Tr
             if first_last_offset < 0:
                 first_last_offset = last_offset
             if last_offset >= offset:
-                return Located(position + within, size, first_last_offset)
+                return Located(position + within, size, first_last_offset, chunk, within)
             within += size
         position += within
     return None

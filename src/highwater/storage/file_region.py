@@ -11,12 +11,14 @@ _WARM_CHUNK_BYTES: Final = 256 * 1024
 class FileRegion:
     """`length` bytes of `file` from `position`; holding it keeps the file open, even after the segment is deleted."""
 
-    __slots__ = ("file", "length", "position")
+    __slots__ = ("_content", "file", "length", "position")
 
-    def __init__(self, file: File, position: int, length: int) -> None:
+    def __init__(self, file: File, position: int, length: int, content: bytes | None = None) -> None:
         self.file = file
         self.position = position
         self.length = length
+        self._content = content
+        """The bytes, if whoever found the region has read them by the way: they need not be read again."""
 
     def __len__(self) -> int:
         return self.length
@@ -30,7 +32,7 @@ class FileRegion:
 
     def read_without_waiting(self) -> bytes | None:
         """Return the bytes if they are in memory, else None."""
-        return self.file.read_without_waiting(self.position, self.length)
+        return self._content or self.file.read_without_waiting(self.position, self.length)
 
     def is_in_memory(self) -> bool:
         """Return whether the bytes seem to be in memory: `sendfile` of a page that is not would block (KAFKA-7504)."""

@@ -206,10 +206,10 @@ class Segment:
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
         """Return position and header of the first batch that ends at or after `offset`."""
         located = self.locate(offset)
-        return None if located is None else (located[0], self.header_at(located[0]))
+        return None if located is None else (located.position, self.header_at(located.position))
 
-    def locate(self, offset: int, *, may_wait: bool = True) -> tuple[int, int] | None:
-        """Return position and size of the first batch that ends at or after `offset`.
+    def locate(self, offset: int, *, may_wait: bool = True) -> batch_scan.Located | None:
+        """Return where the first batch is that ends at or after `offset`.
 
         Who may not wait for the disk gets NotInMemory where that would be needed.
         """
@@ -220,17 +220,15 @@ class Segment:
             self.rebuild_indexes()
             return self._locate(offset, may_wait=True)
 
-    def _locate(self, offset: int, *, may_wait: bool) -> tuple[int, int] | None:
+    def _locate(self, offset: int, *, may_wait: bool) -> batch_scan.Located | None:
         if not (may_wait or self.offset_index.is_at_hand):
             raise NotInMemory(self.offset_index.read_all)
         indexed_offset, start = self.offset_index.lookup(offset)
         is_recent = self._is_changed and self.size - start <= _SURELY_IN_MEMORY_BYTES
         found = batch_scan.locate(self.file, start, self.size, offset, may_wait=may_wait or is_recent)
-        if found is None:
-            return None
-        if start and found.first_last_offset != indexed_offset:
+        if found is not None and start and found.first_last_offset != indexed_offset:
             raise DamagedSegment(start, f"the index expects a batch that ends with offset {indexed_offset}")
-        return found.position, found.size
+        return found
 
     def header_at(self, position: int) -> BatchHeader:
         """Return the header of the batch that begins at `position`."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from highwater.protocol.records.batch import BatchHeader
+from highwater.storage.batch_scan import Located
 from highwater.storage.file_region import FileRegion
 from highwater.storage.files import Files
 from highwater.storage.log_config import LogConfig
@@ -52,28 +53,33 @@ class Segments:
         """Return the batches from the one that holds `offset` to the last one below `up_to`, of one segment."""
         segment = self.active
         position = self._recent_ends.get(offset)
-        first_bytes = 0
+        located: Located | None = None
         if position is None:
             found = self._locate(offset, may_wait=may_wait)
             if found is None:
                 return None
-            segment, position, first_bytes = found
+            segment, located = found
+            position = located.position
         available = self._end_position(segment, up_to, log_end_offset) - position
         if available <= 0:
             return None
         if available > max_bytes:
-            first_bytes = first_bytes or segment.header_at(position).size
+            first_bytes = segment.header_at(position).size if located is None else located.size
             if first_bytes > max_bytes and not at_least_one:
                 return None
             available = max(first_bytes, max_bytes)
-        return FileRegion(segment.file, position, available)
+        content = None if located is None else located.content(available)
+        return FileRegion(segment.file, position, available, content)
 
-    def _locate(self, offset: int, *, may_wait: bool) -> tuple[Segment, int, int] | None:
-        """Return position and size of the first batch that ends at or after `offset`, in its segment."""
-        for segment in (self.active,) if offset >= self.active.base_offset else self.since(offset):
+    def _locate(self, offset: int, *, may_wait: bool) -> tuple[Segment, Located] | None:
+        """Return the segment of the first batch that ends at or after `offset`, and where the batch is in it."""
+        if offset >= self.active.base_offset:
+            located = self.active.locate(offset, may_wait=may_wait)
+            return None if located is None else (self.active, located)
+        for segment in self.since(offset):
             located = segment.locate(offset, may_wait=may_wait)
             if located is not None:
-                return segment, *located
+                return segment, located
         return None
 
     def find(self, offset: int) -> tuple[Segment, int, BatchHeader] | None:
@@ -95,7 +101,7 @@ class Segments:
         elif up_to >= self._after(segment).base_offset:
             return segment.size
         found = segment.locate(up_to)
-        return segment.size if found is None else found[0]
+        return segment.size if found is None else found.position
 
     def _after(self, segment: Segment) -> Segment:
         """Return the segment after one that is not the active one."""

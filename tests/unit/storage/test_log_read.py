@@ -1,5 +1,6 @@
 """Reading: where a reader starts, where it ends, and how much it gets."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from highwater.model.errors import ErrorCode
 from highwater.protocol.records.batch import iter_batches
 from highwater.protocol.records.record import Record, build_batch
+from highwater.storage.batch_scan import LOOKUP_CHUNK_BYTES
 from highwater.storage.errors import OffsetOutOfRange
 from highwater.storage.log_config import LogConfig
 from highwater.testing.log_bench import NOW_MS, LogBench
@@ -89,6 +91,21 @@ def test_a_read_in_a_gap_that_compaction_left_goes_on_behind_it(bench: LogBench)
         assert region is not None
         assert offsets_of(region.read()) == [expected]
     assert bench.log.read(11, max_bytes=1, up_to=20) is None
+
+
+def test_what_was_read_on_the_way_to_a_batch_is_not_read_again(bench: LogBench) -> None:
+    bench.append_values(*(b"%d" % number for number in range(3)))
+    bench.append_values(bytes(2 * LOOKUP_CHUNK_BYTES))
+    bench.append_values(b"the end")
+    small = bench.log.read(0, max_bytes=1, up_to=5)
+    large = bench.log.read(3, max_bytes=1, up_to=5)
+    assert small is not None
+    assert large is not None
+    first = small.read()
+    assert offsets_of(first) == [0]
+    os.truncate(bench.log.segments.active.path, 0)
+    assert small.read_without_waiting() == first
+    assert large.read_without_waiting() is None
 
 
 def test_a_region_is_readable_after_its_segment_is_gone(bench: LogBench) -> None:
