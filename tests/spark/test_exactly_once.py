@@ -255,13 +255,18 @@ def test_records_are_what_the_columns_say(
 
 
 def test_a_small_micro_batch_is_sent_in_one_stage_if_it_comes_from_few_partitions(
-    spark: SparkSession, bootstrap: str, new_topic: NewTopicFixture, read_topic: ReadFixture
+    spark: SparkSession,
+    bootstrap: str,
+    new_topic: NewTopicFixture,
+    read_topic: ReadFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """How large it is, the one before tells; however it is sent, all of it comes, each partition in its order."""
     as_in_streams = spark.newSession()
     as_in_streams.conf.set("spark.sql.adaptive.enabled", "false")
     jobs = spark.sparkContext.statusTracker()
-    for partitions, expected in ((2, [2, 1, 1]), (8, [2, 2, 2])):
+    for partitions, patience_seconds, expected in ((2, 1e9, [2, 1, 1]), (2, 0, [2, 1, 2]), (8, 1e9, [2, 2, 2])):
+        monkeypatch.setattr("highwater_spark.exactly_once.sink.ALONE_SECONDS", patience_seconds)
         topic = new_topic(partitions=3)
         sink = ExactlyOnceSink(bootstrap, sink_id=topic, topics=[topic])
         columns = "cast(id % 7 as string) AS key", "cast(id as string) AS value"

@@ -39,6 +39,7 @@ MAX_ATTEMPTS: Final = 5  # each under a new epoch
 SMALL_BYTES: Final = 16 << 20  # one task sends so much in less time than it takes to begin and end a second stage
 FEW_PARTITIONS: Final = 4  # where all comes from so few, one task may as well compute it: then there is no shuffle
 ALONE_BYTES: Final = 64 << 20  # so much it computes and sends in about the time that the shuffle would take
+ALONE_SECONDS: Final = 5.0  # a task that needs longer computes what more cores had better share
 LISTENER_MS: Final = 10_000
 QUERY_ID: Final = "sql.streaming.queryId"  # a local property that Spark sets for the thread of a streaming query
 
@@ -128,6 +129,7 @@ class ExactlyOnceSink:
         self._observer = observer
         self._last_bytes: int | None = None
         self._source_partitions: int | None = None
+        self._computes_alone = True
         self._has_checked_speculation = False
         self._brokers = Brokers(bootstrap_servers, self._security, patience_seconds)
         self._transactions = Transactions(self._brokers, sink_id, transaction_timeout_ms)
@@ -246,7 +248,10 @@ class ExactlyOnceSink:
         else:
             packed = prepared.mapInArrow(RouteAndPack(routing, tuple(numbers_for(tasks))), PARCEL_SCHEMA)
             reported = packed.repartition(tasks, "slot").mapInArrow(UnpackAndSend(sending), REPORT_SCHEMA)
+        began = time.monotonic()
         rows = reported.collect()
+        if tasks == 1 and time.monotonic() - began > ALONE_SECONDS:
+            self._computes_alone = False
         _check(spark, rows, tasks)
         written = sum(row["records"] for row in rows if row["what"] == WRITTEN)
         counts: dict[str, int] = {}
@@ -263,7 +268,7 @@ class ExactlyOnceSink:
         A micro-batch is taken to be as large as the last; if it is not, it takes longer, and nothing else changes.
         """
         last_bytes = math.inf if self._last_bytes is None else self._last_bytes
-        if last_bytes <= ALONE_BYTES and self._has_few_partitions(prepared):
+        if self._computes_alone and last_bytes <= ALONE_BYTES and self._has_few_partitions(prepared):
             return prepared.coalesce(1)
         return prepared.repartition(1) if last_bytes <= SMALL_BYTES or tasks == 1 else None
 
