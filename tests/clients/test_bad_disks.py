@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from highwater.app.world import DISK_THREADS
 from highwater.model.errors import ErrorCode
 from highwater.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from highwater.protocol.messages.fetch import FetchResponse
@@ -146,15 +147,17 @@ def test_who_waits_for_a_slow_disk_keeps_nobody_else_waiting(house: House) -> No
     house.broker.start()
     assert house.write(3) == ErrorCode.NONE, "the first write looks at what is there"
     hang_disk(slow)
-    with WireClient(house.broker.bootstrap_servers) as reader:
-        asked = reader.send(fetch_request(TOPIC, 0, partition=1, max_wait_ms=0), 11)
+    with contextlib.ExitStack() as stack:
+        readers = [stack.enter_context(WireClient(house.broker.bootstrap_servers)) for _ in range(DISK_THREADS + 2)]
+        asked = [reader.send(fetch_request(TOPIC, 0, partition=1, max_wait_ms=0), 11) for reader in readers]
         for _ in range(20):
             assert house.write(3) == ErrorCode.NONE, "writes to the slow disk too"
-        assert house.read(0) == (ErrorCode.NONE, 2)
+        assert house.read(0) == (ErrorCode.NONE, 2), "which waits for its own disk, and for no other"
         repair_disk(slow)
-        records = reader.receive(FetchResponse, 11, asked).responses[0].partitions[0].records
-    assert isinstance(records, memoryview)
-    assert len(list(iter_batches(records))) == 2
+        for reader, number in zip(readers, asked, strict=True):
+            records = reader.receive(FetchResponse, 11, number).responses[0].partitions[0].records
+            assert isinstance(records, memoryview)
+            assert len(list(iter_batches(records))) == 2
 
 
 def test_a_real_client_learns_which_of_its_records_were_not_taken(house: House) -> None:

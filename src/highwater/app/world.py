@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from highwater.app.disk_threads import DiskThreads
 from highwater.broker.compaction_worker import WorkerProcess
 from highwater.config.settings import node
 from highwater.server.acceptor import SocketAcceptor
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from highwater.storage.files import Files
 
 DISK_THREADS: Final = 2
-"""Threads for what waits for the disk: fsync, removal, cold reads. More would only fight for the interpreter."""
+"""Threads for what waits for the disk: fsync, removal, cold reads. More would only fight for the interpreter, but those
+that hang do not count."""
 CODEC_THREADS: Final = 2
 """Threads that compress batches anew; the codecs let go of the interpreter. None runs before it is needed."""
 
@@ -40,7 +42,7 @@ def _now_ms() -> int:
 
 
 def _disk_threads() -> Executor:
-    return ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
+    return DiskThreads(DISK_THREADS)
 
 
 def _codec_threads() -> Executor:
