@@ -36,6 +36,19 @@ GATHERING_S: Final = 0.01
 """How long partitions are gathered that come while a fetch waits at the leader, before the next one asks for them."""
 MOST_UNDER_WAY: Final = 2
 _NOTHING: Final = memoryview(b"")
+_NOT_HEARD_YET: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Answers while one of two brokers has heard of a change by the controller and the other has not."""
+_STRANGE_AFTER_S: Final = 0.5
+""" ... which is over within moments. A thousand partitions whose leader died would be a thousand lines, of no use to
+anybody, from brokers that have more urgent things to do."""
 
 
 class FetcherSettings(NamedTuple):
@@ -344,9 +357,12 @@ class ReplicaFetcher:
             if isinstance(error, StorageError) and not partition.log.takes_writes:
                 self._disk.fail(partition, str(error))
                 return
-            events.warning("partition_not_fetched", partition=partition.name, code=error.code.name, reason=str(error))
             followed.pause_s = min(max(2 * followed.pause_s, FIRST_PAUSE_S), self._settings.longest_pause_s)
             followed.resume_at = self._loop.time() + followed.pause_s
+            if is_worth_a_line(error.code, followed.pause_s, self._settings.longest_pause_s):
+                events.warning(
+                    "partition_not_fetched", partition=partition.name, code=error.code.name, reason=str(error)
+                )
         else:
             followed.pause_s = followed.resume_at = 0.0
 
@@ -370,3 +386,8 @@ class ReplicaFetcher:
             partition.restart_log(Offset(data.log_start_offset), now_ms=self._now_ms())
             return
         raise KafkaError(f"the leader answers {code.name}", code=code)
+
+
+def is_worth_a_line(code: ErrorCode, pause_s: float, longest_pause_s: float) -> bool:
+    """Return whether people should hear of a partition that cannot be fetched and is left alone for `pause_s`."""
+    return code not in _NOT_HEARD_YET or pause_s >= min(_STRANGE_AFTER_S, longest_pause_s)
