@@ -151,11 +151,12 @@ class ZooKeeperCoordination:
         return _node(data, stat)
 
     async def read_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Return the nodes, in this order; None where there is none. All questions leave before the first answer."""
-        nodes: list[Node | None] = []
-        for start in range(0, len(paths), _IN_FLIGHT):
-            nodes += await asyncio.gather(*(self._find(path) for path in paths[start : start + _IN_FLIGHT]))
-        return nodes
+        """Return the nodes, in this order; None where there is none. All questions leave before the first answer.
+
+        On a thread: each question wakes kazoo's thread, and from the loop each would be a struggle for the interpreter
+        (a new controller asks a thousand at once, while everybody waits for it).
+        """
+        return await self._loop.run_in_executor(None, self._read_all, paths) if paths else []
 
     async def write(self, path: str, data: bytes, *, version: int = ANY_VERSION) -> int:
         """Replace the node's data and return the new version."""
@@ -222,11 +223,25 @@ class ZooKeeperCoordination:
 
     # Answers --------------------------------------------------------------------------------------------------------
 
-    async def _find(self, path: str) -> Node | None:
+    def _read_all(self, paths: Sequence[str]) -> list[Node | None]:
+        nodes: list[Node | None] = []
+        for start in range(0, len(paths), _IN_FLIGHT):
+            some = paths[start : start + _IN_FLIGHT]
+            asked = [self._client.get_async(path) for path in some]
+            nodes += [self._found(path, answer) for path, answer in zip(some, asked, strict=True)]
+        return nodes
+
+    def _found(self, path: str, asked: IAsyncResult) -> Node | None:
+        """Wait on a thread for what kazoo was asked, as long as `_answer` does on the loop."""
         try:
-            return await self.read(path)
-        except NoNode:
+            data, stat = asked.get(timeout=self._patience_s)
+        except faults.NoNodeError:
             return None
+        except KazooTimeoutError as error:
+            raise Disconnected(path) from error
+        except Exception as error:
+            raise self._translated(path, error) from error
+        return _node(data, stat)
 
     async def _answer(self, path: str, asked: IAsyncResult) -> Any:
         """Wait for what kazoo was asked; not for longer than a session lives, after which nothing is certain."""

@@ -1,10 +1,11 @@
 """What is ZooKeeper's own: losing the connection, losing the session, keeping others out."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from highwater.coordination.port import Create, NoNode, SessionState, StoreFailed
+from highwater.coordination.port import Create, Disconnected, NoNode, SessionState, StoreFailed
 from highwater.coordination.zookeeper import ZooKeeperCoordination
 from highwater.testing.ports import free_port
 from highwater.testing.zookeeper import ZooKeeperProcess
@@ -27,6 +28,40 @@ async def test_a_chroot_is_made_and_hides_what_is_outside(zookeeper: ZooKeeperPr
         await outside.close()
 
 
+async def test_who_reads_many_leaves_the_loop_alone(
+    zookeeper: ZooKeeperProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answer was handed to the loop by itself, a thousand times when a controller was elected."""
+    loop = asyncio.get_running_loop()
+    store = await ZooKeeperCoordination.connect(f"{zookeeper.address}/many", session_timeout_ms=5000)
+    handed_over: list[object] = []
+    hand_over = loop.call_soon_threadsafe
+
+    def count(*arguments: Any, **options: Any) -> asyncio.Handle:
+        handed_over.append(arguments)
+        return hand_over(*arguments, **options)
+
+    try:
+        await store.multi([Create(f"/{number}") for number in range(300)])
+        monkeypatch.setattr(loop, "call_soon_threadsafe", count)
+        assert None not in await store.read_many([f"/{number}" for number in range(300)])
+        assert len(handed_over) < 10
+    finally:
+        await store.close()
+
+
+async def test_reading_many_fails_when_the_connection_does() -> None:
+    with ZooKeeperProcess() as server:
+        store = await ZooKeeperCoordination.connect(server.address, session_timeout_ms=2000)
+        try:
+            await store.create("/a")
+            server.kill()
+            with pytest.raises(Disconnected):
+                await store.read_many(["/a"] * 3)
+        finally:
+            await store.close()
+
+
 async def test_others_cannot_change_nodes_that_are_closed_to_them_nor_read_secrets(zookeeper: ZooKeeperProcess) -> None:
     address = f"{zookeeper.address}/guarded"
     ours = await ZooKeeperCoordination.connect(
@@ -39,6 +74,8 @@ async def test_others_cannot_change_nodes_that_are_closed_to_them_nor_read_secre
         assert (await theirs.read("/a")).data == b"1"
         with pytest.raises(StoreFailed, match="keeps /config/brokers from us"):
             await theirs.read("/config/brokers")
+        with pytest.raises(StoreFailed, match="keeps /config/brokers from us"):
+            await theirs.read_many(["/a", "/config/brokers"])
         for change in (theirs.write("/a", b"2"), theirs.create("/a/b"), theirs.multi([Create("/c")])):
             with pytest.raises(StoreFailed, match="from us"):
                 await change
