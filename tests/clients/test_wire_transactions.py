@@ -23,7 +23,19 @@ from highwater.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from highwater.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
 from highwater.protocol.messages.produce import ProduceResponse
+from highwater.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 from highwater.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -93,6 +105,27 @@ class Client:
         request.transactional_id = self.transactional_id
         (topic,) = self._wire.call(request, ProduceResponse, version).responses
         return ErrorCode(topic.partition_responses[0].error_code)
+
+    def commit_offset(self, offset: int) -> ErrorCode:
+        """Commit how far a group, named like the transactional id, has read the partition."""
+        place = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=self.transactional_id,
+            producer_id=self.producer[0],
+            producer_epoch=self.producer[1],
+            topics=[TxnOffsetCommitRequestTopic(name=self.topic, partitions=[place])],
+        )
+        (topic,) = self._wire.call(request, TxnOffsetCommitResponse, 5).topics
+        return ErrorCode(topic.partitions[0].error_code)
+
+    def committed_offset(self, *, stable: bool) -> tuple[int, ErrorCode]:
+        topics = [OffsetFetchRequestTopics(name=self.topic, partition_indexes=[0])]
+        group = OffsetFetchRequestGroup(group_id=self.transactional_id, topics=topics)
+        request = OffsetFetchRequest(groups=[group], require_stable=stable)
+        (found,) = self._wire.call(request, OffsetFetchResponse, 8).groups
+        place = found.topics[0].partitions[0]
+        return place.committed_offset, ErrorCode(place.error_code)
 
     def end(self, version: int, *, commits: bool = True, producer: tuple[int, int] | None = None) -> EndTxnResponse:
         producer_id, epoch = producer or self.producer
@@ -202,6 +235,23 @@ def test_the_next_end_waits_until_the_one_before_is_everywhere(client: Client, c
     assert first.error_code == ErrorCode.NONE
     assert second.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     client.wait_until("CompleteCommit" if commits else "CompleteAbort")
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_an_offset_that_a_transaction_is_about_to_move_is_unstable(
+    client: Client,
+    wire: WireClient,
+    commits: bool,  # noqa: FBT001 - by name
+) -> None:
+    """Whoever goes on from there must know first how the transaction ends; others are told of the offset before it."""
+    wire.call(FindCoordinatorRequest(key=client.transactional_id), FindCoordinatorResponse, 3)
+    wait_until(lambda: client.committed_offset(stable=True) == (-1, ErrorCode.NONE), "a group coordinator")
+    assert client.commit_offset(7) == ErrorCode.NONE
+    assert client.committed_offset(stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert client.committed_offset(stable=False) == (-1, ErrorCode.NONE)
+    assert client.end(5, commits=commits).error_code == ErrorCode.NONE
+    client.wait_until("CompleteCommit" if commits else "CompleteAbort")
+    assert client.committed_offset(stable=True) == (7 if commits else -1, ErrorCode.NONE)
 
 
 def test_nobody_has_an_empty_id(client: Client) -> None:
