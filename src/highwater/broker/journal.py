@@ -236,7 +236,7 @@ class Journal:
         end_offset = Offset(0)
         for records in batches:
             batch = build_batch(numbered(records, timestamp_ms=wall_ms), codec=self._settings.codec)
-            staged = self.partition.stage(memoryview(batch), now_ms=wall_ms, receipt=receipt)
+            staged = self.partition.stage(memoryview(batch), now_ms=wall_ms, receipt=receipt, has_keys=True)
             end_offset = Offset(staged.last_offset + 1)
         self._appends.finish()
         self._check(receipt)

@@ -261,9 +261,9 @@ class Partition:
 
     # Appending ------------------------------------------------------------------------------------------------------
 
-    def stage(self, records: memoryview, *, now_ms: int, receipt: Receipt) -> Staged:
+    def stage(self, records: memoryview, *, now_ms: int, receipt: Receipt, has_keys: bool = False) -> Staged:
         """Check a batch, give it its offsets and keep it for `write_staged`; `receipt` is marked if that fails."""
-        staged = self.log.stage(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        staged = self.log.stage(records, leader_epoch=self.leader_epoch, now_ms=now_ms, has_keys=has_keys)
         if staged.duplicate:
             return staged
         if not self._receipts:

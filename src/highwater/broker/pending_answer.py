@@ -6,9 +6,9 @@ from typing import Generic, TypeVar
 
 from highwater.broker.journal import Journal
 from highwater.model.errors import ErrorCode, KafkaError
-from highwater.protocol.schema import Message
 
-ResponseT = TypeVar("ResponseT", bound=Message)
+ResponseT = TypeVar("ResponseT")
+"""A message; without a bound, because a native one is no `schema.Message`."""
 
 
 class PendingAnswer(Generic[ResponseT]):

@@ -125,11 +125,14 @@ class Log(StoredLog):
         )
         return cls(files, directory, config, loaded, health or DiskHealth())
 
-    def stage(self, records: memoryview, *, leader_epoch: int, now_ms: int) -> Staged:  # noqa: C901 - no calls to spare
+    def stage(  # noqa: C901 - no calls to spare
+        self, records: memoryview, *, leader_epoch: int, now_ms: int, has_keys: bool = False
+    ) -> Staged:
         """Check the batch that a producer sent, patch its offset and epoch into it, and keep it for `write_staged`.
 
         `records` is written as it lies: it must not change until then. Raises KafkaError and stages nothing when the
-        batch is bad. A batch that repeats an earlier one is not staged, and gets the earlier one's answer.
+        batch is bad. A batch that repeats an earlier one is not staged, and gets the earlier one's answer. If it
+        `has_keys` for certain, because we made it ourselves, a compacted log does not look for them.
         """
         limits = self.limits
         if len(records) < HEADER_BYTES:
@@ -168,7 +171,7 @@ class Log(StoredLog):
             raise RecordListTooLarge(
                 f"record batch of {size} bytes is over segment.bytes, which is {limits.segment_bytes}"
             )
-        if limits.compact:
+        if limits.compact and not has_keys:
             check_keys(read_produced_records(records))
         append_time_ms = _NO_APPEND_TIME
         if limits.log_append_time:

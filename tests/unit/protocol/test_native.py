@@ -21,8 +21,9 @@ SAME_TESTS = [
 ]
 RUN_TESTS = """
 import sys, pytest
+HOT = "Produce or Fetch or JoinGroup or SyncGroup or OffsetCommit or Heartbeat or codec.py"
 loaded_already = "ignore::pytest.PytestAssertRewriteWarning"
-options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", loaded_already, "-k", "Produce or Fetch or codec.py"]
+options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", loaded_already, "-k", HOT]
 sys.exit(pytest.main(options + sys.argv[2:]))
 """
 AS_GENERATED = (

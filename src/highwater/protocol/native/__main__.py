@@ -12,7 +12,11 @@ from highwater.protocol.native.module import native_source
 
 NATIVE_MODULES: Final = {
     "highwater.protocol.messages.fetch": (range(11, 19), range(16, 17)),
+    "highwater.protocol.messages.heartbeat": (range(3, 5), range(0)),
+    "highwater.protocol.messages.join_group": (range(5, 10), range(0)),
+    "highwater.protocol.messages.offset_commit": (range(7, 11), range(0)),
     "highwater.protocol.messages.produce": (range(8, 14), range(0)),
+    "highwater.protocol.messages.sync_group": (range(3, 6), range(0)),
 }
 """The hot messages: the versions that clients of the last years send, and those that a follower asks its leader in."""
 

@@ -51,9 +51,10 @@ class _NativeEncoderWriter:
                 self._line(_WRITES[code].format(value=value))
             case Text():
                 self._line(f"write_{self._compact}text(out, {value})")
-            case Blob(in_place=in_place):
-                assert in_place, "no hot message carries other bytes"
+            case Blob(in_place=True):
                 self._line(f"out = write_{self._compact}batches(out, parts, {value})")
+            case Blob():
+                self._line(f"write_{self._compact}blob(out, {value})")
             case Array(element=element):
                 items, item = self._fresh_name("items"), self._fresh_name("it")
                 self._line(f"{items} = {value}")

@@ -119,6 +119,24 @@ def write_compact_text(out: BytesWriter, text: str | None) -> None:
     out.write(encoded)
 
 
+def write_blob(out: BytesWriter, data: bytes | None) -> None:
+    """Write bytes, or null, after a length of four bytes."""
+    if data is None:
+        write_i32_be(out, -1)
+        return
+    write_i32_be(out, len(data))
+    out.write(data)
+
+
+def write_compact_blob(out: BytesWriter, data: bytes | None) -> None:
+    """Write bytes, or null, after a varint that is larger by one than their number."""
+    if data is None:
+        out.append(0)
+        return
+    write_varint(out, len(data) + 1)
+    out.write(data)
+
+
 def write_uuid(out: BytesWriter, value: bytes) -> None:
     """Write the sixteen bytes of an id."""
     if len(value) != UUID_BYTES:
