@@ -132,16 +132,16 @@ class Job:
         return (Path(self.spec.folder) / "driver.log").read_text(errors="replace")[-3000:]
 
 
-def a_job(target: Target, folder: Path, batches: int) -> Job:
-    """Make topics and the input of so many micro-batches."""
+def a_job(target: Target, folder: Path, batches: int, sources: int = 2) -> Job:
+    """Make topics and the input of so many micro-batches, spread over so many partitions."""
     name = uuid.uuid4().hex[:8]
     source, *outputs = (f"in-{name}", f"even-{name}", f"odd-{name}")
-    for topic, partitions in ((source, 2), (outputs[0], 3), (outputs[1], 1)):
+    for topic, partitions in ((source, sources), (outputs[0], 3), (outputs[1], 1)):
         target.create(topic, partitions)
     numbers = batches * PER_BATCH
     producer = Producer({"bootstrap.servers": target.bootstrap, "linger.ms": 5, "log_level": 0})
     for number in range(numbers):
-        producer.produce(source, str(number), partition=number % 2)
+        producer.produce(source, str(number), partition=number % sources)
     assert producer.flush(120) == 0
     spec = Spec(bootstrap=target.bootstrap, source=source, topics=outputs, sink_id=f"matrix-{name}", folder=str(folder))
     return Job(target, spec, numbers)
@@ -256,7 +256,7 @@ def test_every_broker_restarted_under_load(target: Target, tmp_path: Path) -> No
 @pytest.mark.matrix
 def test_executors_killed_on_a_master_with_workers(target: Target, tmp_path: Path) -> None:
     """Its tasks, and what it kept for the shuffle, are gone: Spark runs stages again, and the sink everything."""
-    job = a_job(target, tmp_path, batches=3)
+    job = a_job(target, tmp_path, batches=3, sources=5)  # more than one task would compute: there is a shuffle
     faults = [Fault(0, "SENT", "executor"), Fault(1, "SENT", "worker"), Fault(2, "SENT", "executor")]
     with a_master(tmp_path) as master:
         conf = {"spark.executor.memory": "500m", "spark.executor.cores": "1", "spark.executor.heartbeatInterval": "2s"}
