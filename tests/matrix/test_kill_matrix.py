@@ -27,6 +27,7 @@ from highwater.testing.waiting import wait_until
 from highwater_spark.java import find_java
 
 RUN_SECONDS = 300.0
+LEFT_DOWN_MS = 60_000  # the transaction of a driver that does not come back; its first micro-batch must fit in it
 STEPS = ["LOCATED", "FENCED", "TOKEN_READ", "PARTITIONS_ADDED", "SENT", "CHECKED", "OFFSETS_ADDED", "COMMITTED"]
 PYSPARK = Path(pyspark.__file__).parent
 DRIVER = Path(__file__).parent / "driver.py"
@@ -168,7 +169,7 @@ def test_a_driver_killed_at_every_step_and_left_down_longer_than_its_transaction
     """In the end the coordinator aborts what a dead driver left, and the next one runs the micro-batch again."""
     job = a_job(target, tmp_path, batches=len(STEPS) + 2)
     kill_drivers(job, STEPS)
-    assert job.run(Fault(len(STEPS), "SENT", "driver"), transaction_timeout_ms=20_000) == -9, job.log()
+    assert job.run(Fault(len(STEPS), "SENT", "driver"), transaction_timeout_ms=LEFT_DOWN_MS) == -9, job.log()
     await_stable(target.bootstrap, job.spec.topics)
     job.check_so_far()
     job.finish()
