@@ -164,7 +164,7 @@ class Partition:
             if is_new_epoch:
                 self.high_watermark = Offset(self.log.log_end_offset)
         elif is_new_epoch or self.leadership is None:
-            self.log.leader_epochs.assign(epoch, self.log.log_end_offset)
+            self.log.leader_epochs.begin(epoch, self.log.log_end_offset)
             self.leadership = LeaderState(
                 keeper.broker_id,
                 epoch=epoch,

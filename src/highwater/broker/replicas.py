@@ -108,11 +108,7 @@ class Replicas:
         """
         partition = self._opened(name, role.topic_id, settings, is_new=role.is_new)
         self._fetchers.leave(name)
-        try:
-            partition.lead(role.leader_epoch, replicas=role.replicas, isr=role.isr, isr_version=role.state_version)
-        except OSError as error:
-            self.fail(partition, f"cannot begin a leader epoch in {partition.log.directory}: {error}")
-            raise StorageError(str(error)) from error
+        partition.lead(role.leader_epoch, replicas=role.replicas, isr=role.isr, isr_version=role.state_version)
         self._partitions.role_changed(partition)
 
     def become_follower(self, name: TopicPartition, role: PartitionRole, settings: TopicSettings) -> None:

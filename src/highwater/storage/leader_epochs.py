@@ -22,9 +22,13 @@ class EpochStart(NamedTuple):
 
 
 class LeaderEpochs:
-    """Epochs and their start offsets, both rising. A change is in the file at once, on the disk with the next flush."""
+    """Epochs and their start offsets, both rising. A change is in the file at once, on the disk with the next flush.
 
-    __slots__ = ("_entries", "_files", "_folder", "is_unsynced", "latest")
+    But for an epoch that has begun and has no records yet: it is written with its first batch. A start would forget it
+    anyway, and a broker that becomes the leader of a thousand partitions has no time for a thousand files.
+    """
+
+    __slots__ = ("_entries", "_files", "_folder", "is_unsynced", "latest", "recorded")
 
     def __init__(self, files: Files, folder: Path, entries: list[EpochStart] | None = None) -> None:
         self._files = files
@@ -32,6 +36,8 @@ class LeaderEpochs:
         self._entries = entries or []
         self.is_unsynced = False
         self.latest = self._entries[-1].epoch if self._entries else NO_EPOCH
+        self.recorded = self.latest
+        """The latest epoch in the file; `latest` is newer while that has no records."""
 
     @classmethod
     def load(cls, files: Files, folder: Path) -> "LeaderEpochs":
@@ -57,6 +63,12 @@ class LeaderEpochs:
         """The oldest entry."""
         return self._entries[0] if self._entries else None
 
+    def begin(self, epoch: int, log_end_offset: int) -> None:
+        """Know that the next batch will be one of `epoch`; `assign` that one when it comes."""
+        if epoch != self.latest:
+            self._entries = _with(self._entries, epoch, log_end_offset)
+            self.latest = epoch
+
     def assign(self, epoch: int, start_offset: int) -> None:
         """Learn that `epoch` writes from `start_offset` on. What contradicts it is forgotten: the log is the truth."""
         self.assign_all([(epoch, start_offset)])
@@ -66,9 +78,8 @@ class LeaderEpochs:
         entries, latest = self._entries, self.latest
         for epoch, start_offset in starts:
             if epoch != latest:
-                kept = [entry for entry in entries if entry.epoch < epoch and entry.start_offset < start_offset]
-                entries, latest = [*kept, EpochStart(epoch, start_offset)], epoch
-        if entries is not self._entries:
+                entries, latest = _with(entries, epoch, start_offset), epoch
+        if latest != self.recorded or entries is not self._entries:
             self._replace(entries)
 
     def end_offset(self, epoch: int, *, log_end_offset: int) -> tuple[int, int]:
@@ -115,4 +126,10 @@ class LeaderEpochs:
         checkpoints.write_lines(self._files, self._folder / FILE_NAME, lines, sync=False)
         self._entries = entries
         self.is_unsynced = True
-        self.latest = entries[-1].epoch if entries else NO_EPOCH
+        self.latest = self.recorded = entries[-1].epoch if entries else NO_EPOCH
+
+
+def _with(entries: list[EpochStart], epoch: int, start_offset: int) -> list[EpochStart]:
+    """Return entries with one more, and without those that contradict it."""
+    kept = [entry for entry in entries if entry.epoch < epoch and entry.start_offset < start_offset]
+    return [*kept, EpochStart(epoch, start_offset)]

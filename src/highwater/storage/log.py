@@ -201,7 +201,7 @@ class Log(StoredLog):
         _OFFSET_LENGTH_EPOCH.pack_into(records, 0, base_offset, batch_length, leader_epoch)
         if append_time_ms >= 0:
             patch_log_append_time(records, append_time_ms)
-        if leader_epoch != self.leader_epochs.latest:
+        if leader_epoch != self.leader_epochs.recorded:
             self._staged_epochs.append((leader_epoch, base_offset))
         self._staged_buffers.append(records)
         self._staged_batches.append((last_offset, size, max_timestamp))
@@ -270,7 +270,8 @@ class Log(StoredLog):
         remember(self.producers, header, batch)
         if header.is_transactional:
             self._staged_transactional.append(batch)
-        if header.leader_epoch != self.leader_epochs.latest and header.leader_epoch >= 0:
+        epochs = self.leader_epochs
+        if header.leader_epoch >= 0 and not header.leader_epoch == epochs.latest == epochs.recorded:
             self._staged_epochs.append((header.leader_epoch, header.base_offset))
         self._staged_buffers.append(batch)
         self._staged_batches.append((header.last_offset, header.size, header.max_timestamp))

@@ -28,7 +28,7 @@ class EpochsInMemory(LeaderEpochs):
 
     def _replace(self, entries: list[EpochStart]) -> None:
         self._entries = entries
-        self.latest = entries[-1].epoch if entries else -1
+        self.latest = self.recorded = entries[-1].epoch if entries else -1
 
 
 class Written(NamedTuple):

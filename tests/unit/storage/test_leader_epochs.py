@@ -59,6 +59,32 @@ def test_an_epoch_that_is_known_is_not_written_again(epochs: LeaderEpochs) -> No
     assert not epochs.is_unsynced
 
 
+def test_an_epoch_that_has_begun_is_known_at_once_and_written_with_its_first_batch(
+    epochs: LeaderEpochs, tmp_path: Path
+) -> None:
+    """A broker that became the leader of hundreds of partitions wrote as many files while their writers waited."""
+    written = LeaderEpochs.load(OsFiles(), tmp_path).entries
+    epochs.begin(9, 40)
+    assert (epochs.latest, epochs.recorded) == (9, 7)
+    assert epochs.end_offset(7, log_end_offset=40) == (7, 40)
+    assert epochs.end_offset(9, log_end_offset=40) == (9, 40)
+    assert LeaderEpochs.load(OsFiles(), tmp_path).entries == written
+    epochs.assign(9, 40)
+    assert (epochs.latest, epochs.recorded) == (9, 9)
+    assert LeaderEpochs.load(OsFiles(), tmp_path).entries == (*written, (9, 40)) == epochs.entries
+
+
+def test_epochs_without_records_leave_no_trace(epochs: LeaderEpochs, tmp_path: Path) -> None:
+    written = epochs.entries
+    epochs.begin(9, 40)
+    epochs.begin(11, 40)
+    assert list(epochs.entries)[-2:] == [(7, 30), (11, 40)]
+    epochs.cut_end(40)
+    assert epochs.entries == written
+    assert (epochs.latest, epochs.recorded) == (7, 7)
+    assert LeaderEpochs.load(OsFiles(), tmp_path).entries == written
+
+
 @pytest.mark.parametrize(("end", "left"), [(31, [2, 4, 7]), (30, [2, 4]), (11, [2, 4]), (10, [2]), (1, [2]), (0, [])])
 def test_epochs_after_the_end_are_forgotten(epochs: LeaderEpochs, end: int, left: list[int]) -> None:
     epochs.cut_end(end)

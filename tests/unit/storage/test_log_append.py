@@ -11,6 +11,8 @@ from highwater.protocol.records.control import Marker, MarkerType, build_marker
 from highwater.protocol.records.errors import InvalidRecord, InvalidTimestamp
 from highwater.protocol.records.record import Record, build_batch
 from highwater.storage.errors import RecordListTooLarge
+from highwater.storage.files import OsFiles
+from highwater.storage.leader_epochs import LeaderEpochs
 from highwater.storage.log_config import LogConfig
 from highwater.testing.log_bench import NOW_MS, LogBench, a_batch
 
@@ -77,6 +79,15 @@ def test_a_leader_epoch_is_known_from_its_first_batch_on(bench: LogBench) -> Non
     assert bench.log.end_offset_for_epoch(4) == (3, 6)
     assert bench.log.end_offset_for_epoch(5) == (5, 8)
     assert bench.log.end_offset_for_epoch(6) == (-1, -1)
+
+
+def test_the_first_batch_of_an_epoch_that_has_begun_writes_it_down(bench: LogBench) -> None:
+    bench.append(a_batch(b"a"), leader_epoch=0)
+    bench.log.leader_epochs.begin(3, bench.log.log_end_offset)
+    for expected in (((0, 0),), ((0, 0), (3, 1)), ((0, 0), (3, 1))):
+        assert LeaderEpochs.load(OsFiles(), bench.log.directory).entries == expected
+        bench.append(a_batch(b"b"), leader_epoch=3)
+    assert bench.log.leader_epochs.entries == ((0, 0), (3, 1))
 
 
 def damaged_checksum() -> bytearray:
