@@ -402,7 +402,8 @@ class Partition:
 
     def check_epoch(self, theirs: int) -> None:
         """Refuse a client that knows another leader epoch than ours."""
-        check_epoch(theirs, self.leader_epoch)
+        if theirs not in (NO_EPOCH, self.leader_epoch):
+            check_epoch(theirs, self.leader_epoch)
 
     @property
     def knows_what_is_committed(self) -> bool:

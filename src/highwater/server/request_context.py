@@ -21,7 +21,19 @@ _REFUSALS: Final = {
 class RequestContext:
     """Who asks, in which version, and the broker that answers."""
 
-    __slots__ = ("broker", "client_host", "client_id", "listener_name", "principal", "version")
+    __slots__ = (
+        "_authorizer",
+        "broker",
+        "client_host",
+        "client_id",
+        "listener_name",
+        "now_ms",
+        "partitions",
+        "principal",
+        "recompression",
+        "topics",
+        "version",
+    )
 
     def __init__(
         self,
@@ -34,6 +46,12 @@ class RequestContext:
         listener_name: str,
     ) -> None:
         self.broker = broker
+        # The parts that every Produce and Fetch asks for, looked up once: a client has few contexts and many requests.
+        self.partitions = broker.partitions
+        self.topics = broker.topics
+        self.recompression = broker.recompression
+        self.now_ms = broker.now_ms
+        self._authorizer = broker.authorizer
         self.principal = principal
         self.version = version
         self.client_id = client_id
@@ -47,7 +65,7 @@ class RequestContext:
 
     def authorize(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Return whether the caller may do this: the one question that every handler asks before it acts."""
-        return self.broker.authorizer.allows(self.principal, operation, resource, name)
+        return self._authorizer.allows(self.principal, operation, resource, name)
 
     def allowed_operations(self, resource: ResourceType, name: str = CLUSTER_NAME) -> int:
         """Return what the caller may do with this, as the bits that answers carry (KIP-430)."""

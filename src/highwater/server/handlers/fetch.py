@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from highwater.broker.partition import Partition
     from highwater.server.request_context import RequestContext
 
+_READ: Final = Operation.READ  # an enum finds its members by name, which costs on this path
+_TOPIC: Final = ResourceType.TOPIC
 TOPICS_BY_ID_FROM: Final = 13
 SESSIONS_FROM: Final = 7
 
@@ -93,8 +95,8 @@ class _Caller:
         context = self._context
         topic_name = entry.topic_name or _learn_name(context, entry)
         if not self._interest.is_replica:
-            context.require(Operation.READ, ResourceType.TOPIC, topic_name)
-        partitions = context.broker.partitions
+            context.require(_READ, _TOPIC, topic_name)
+        partitions = context.partitions
         return (partitions.replica_of if self._rack else partitions.leader_of)(topic_name, entry.key[1])
 
     def closer_replica(self, partition: Partition, offset: Offset) -> BrokerId | None:
@@ -124,7 +126,7 @@ class _Caller:
 def _note_what_is_asked(
     context: RequestContext, interest: FetchInterest, request: FetchRequest, *, by_id: bool
 ) -> None:
-    topics = context.broker.topics
+    topics = context.topics
     for forgotten in request.forgotten_topics_data:
         for index in forgotten.partitions:
             interest.remove((forgotten.topic_id if by_id else forgotten.topic, index))
@@ -142,7 +144,7 @@ def _note_what_is_asked(
 def _learn_name(context: RequestContext, entry: FetchEntry) -> str:
     """Look again for a topic that nobody knew: a session outlives that, and a follower may hear of it before we do."""
     topic_id = entry.key[0]
-    name = context.broker.topics.name_of(TopicId(topic_id)) if isinstance(topic_id, bytes) else topic_id
+    name = context.topics.name_of(TopicId(topic_id)) if isinstance(topic_id, bytes) else topic_id
     if not name:
         raise KafkaError("no topic has this id", code=ErrorCode.UNKNOWN_TOPIC_ID)
     entry.topic_name = name

@@ -16,7 +16,7 @@ Staged here, written once per turn by the connection: see `highwater.broker.appe
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from highwater.broker.delayed_produce import DelayedProduce
 from highwater.broker.held_produce import HeldProduce
@@ -45,6 +45,8 @@ from highwater.server.request_context import RequestContext
 from highwater.server.transactional_errors import refused_entry
 from highwater.transactions.transaction import Producer
 
+_WRITE: Final = Operation.WRITE  # an enum finds its members by name, which costs on this path
+_TOPIC: Final = ResourceType.TOPIC
 ACKS_NONE = 0
 ACKS_ALL = -1
 ABORTABLE_FROM = 11
@@ -58,7 +60,7 @@ def handle(
     context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | DelayedProduce | HeldProduce | RecompressedProduce | None:
     """Stage every batch; one bad partition never spoils the rest."""
-    if context.broker.recompression.is_wanted:
+    if context.recompression.is_wanted:
         held = _compress_anew(context, request)
         if held is not None:
             return None if request.acks == ACKS_NONE else held
@@ -237,7 +239,7 @@ def _append(
     receipt: PartitionProduceResponse,
 ) -> tuple[Partition, Offset]:
     """Stage one partition's batch; return the partition and the offset behind the batch."""
-    partition = context.broker.partitions.leader_of(topic_name, data.index)
+    partition = context.partitions.leader_of(topic_name, data.index)
     if data.records is None or not len(data.records):
         raise KafkaError("a Produce without records", code=ErrorCode.INVALID_RECORD)
     if context.version < FIRST_PRODUCE_VERSION_WITH_ZSTD and len(data.records) >= HEADER_BYTES:
@@ -247,7 +249,7 @@ def _append(
     refusal = partition.log.health.refusal
     if refusal is not None:
         raise StorageError(refusal)
-    staged = partition.stage(data.records, now_ms=context.broker.now_ms(), receipt=receipt)
+    staged = partition.stage(data.records, now_ms=context.now_ms(), receipt=receipt)
     receipt.base_offset = staged.base_offset
     receipt.log_append_time_ms = staged.append_time_ms
     receipt.log_start_offset = staged.log_start_offset
@@ -256,16 +258,16 @@ def _append(
 
 def _refusal(context: RequestContext, request: ProduceRequest, topic: TopicProduceData) -> KafkaError | None:
     """Return why nothing may be appended to this topic, if so; find its name if the request gives its id."""
-    if request.acks not in {-1, 0, 1}:
+    if not -1 <= request.acks <= 1:
         return KafkaError(f"acks must be -1, 0 or 1, not {request.acks}", code=ErrorCode.INVALID_REQUIRED_ACKS)
     if context.version >= TOPICS_BY_ID_FROM:
-        name = context.broker.topics.name_of(TopicId(topic.topic_id))
+        name = context.topics.name_of(TopicId(topic.topic_id))
         if name is None:
             return KafkaError("no topic has this id", code=ErrorCode.UNKNOWN_TOPIC_ID)
         topic.name = name
-    if not context.authorize(Operation.WRITE, ResourceType.TOPIC, topic.name):
+    if not context.authorize(_WRITE, _TOPIC, topic.name):
         return KafkaError("", code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    if context.broker.topics.is_internal(topic.name) and context.client_id != "__admin_client":
+    if context.topics.is_internal(topic.name) and context.client_id != "__admin_client":
         return KafkaError(f"{topic.name} is written by the broker itself", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
     return None
 

@@ -73,6 +73,8 @@ def context_for(admin: Any, version: int, *forbidden: Operation) -> RequestConte
         config_admin=admin.config_admin,
         producer_ids=ProducerIds(admin.store, BrokerId(0)),
         partitions=Partitions(),
+        recompression=None,
+        now_ms=lambda: 0,
     )
     return RequestContext(
         broker=cast("Any", broker),
