@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 events = EventLog("broker")
 
+NOT_REGISTERED: Final = -1
+
 EVERY_TOPIC: Final = 2
 """The type of an UpdateMetadata that names all topics: what it does not name is gone."""
 DELETED: Final = -2
@@ -97,7 +99,7 @@ class Roles:
         self._followed: dict[TopicPartition, PartitionRole] = {}
         self.told = asyncio.Event()
         """Set once a controller has told us about the cluster."""
-        self.registration = -1
+        self.registration = NOT_REGISTERED
         """The number of our registration; the controller says which it speaks to."""
 
     def forget(self) -> None:
@@ -190,6 +192,9 @@ class Roles:
                 f"a controller of epoch {controller_epoch} speaks, and epoch {newest} has begun",
                 code=ErrorCode.STALE_CONTROLLER_EPOCH,
             )
+        if self.registration == NOT_REGISTERED:
+            # It speaks to the process that was here before us, and may have had more in its logs than we found.
+            raise KafkaError("this broker has not registered yet", code=ErrorCode.BROKER_NOT_AVAILABLE)
         if registration < self.registration:
             raise KafkaError("the controller speaks to an earlier registration", code=ErrorCode.STALE_BROKER_EPOCH)
 

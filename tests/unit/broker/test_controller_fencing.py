@@ -11,7 +11,7 @@ import pytest
 from highwater.broker.cluster import Cluster, find_cluster
 from highwater.broker.controller_store import ControllerStore, Deposed
 from highwater.broker.partition_role import PartitionRole
-from highwater.broker.roles import EVERY_TOPIC, Roles
+from highwater.broker.roles import EVERY_TOPIC, NOT_REGISTERED, Roles
 from highwater.broker.topics import Topics
 from highwater.config.broker_config import BrokerConfig
 from highwater.config.topic_settings import TopicSettings
@@ -30,6 +30,7 @@ from highwater.protocol.messages.leader_and_isr import (
 from highwater.protocol.messages.update_metadata import UpdateMetadataRequest
 
 ME, OTHER = BrokerId(1), BrokerId(2)
+REGISTRATION = 40
 A0 = TopicPartition("a", 0)
 TOPIC_ID = b"a" * 16
 
@@ -72,6 +73,7 @@ async def parts(folder: Path) -> AsyncIterator[Parts]:
         cluster = await find_cluster(store, ME, lambda length: bytes(range(1, length + 1)))
         replicas = RememberedReplicas()
         roles = Roles(ME, config, store=store, cluster=cluster, topics=Topics(), replicas=replicas)
+        roles.registration = REGISTRATION
         try:
             yield Parts(store, config, cluster, replicas, roles)
         finally:
@@ -83,7 +85,9 @@ def lead(epoch: int, *, controller_epoch: int, version: int = 0, leader: BrokerI
         partition_index=0, leader=leader, leader_epoch=epoch, isr=[leader], replicas=[1, 2], partition_epoch=version
     )
     topic = LeaderAndIsrTopicState(topic_name="a", topic_id=TOPIC_ID, partition_states=[state])
-    return LeaderAndIsrRequest(controller_id=OTHER, controller_epoch=controller_epoch, topic_states=[topic])
+    return LeaderAndIsrRequest(
+        controller_id=OTHER, controller_epoch=controller_epoch, broker_epoch=REGISTRATION, topic_states=[topic]
+    )
 
 
 async def test_a_controller_of_an_older_epoch_is_not_obeyed(tmp_path: Path) -> None:
@@ -100,12 +104,23 @@ async def test_a_controller_of_an_older_epoch_is_not_obeyed(tmp_path: Path) -> N
 
 async def test_words_meant_for_an_earlier_registration_are_refused(tmp_path: Path) -> None:
     async with parts(tmp_path) as here:
-        here.roles.registration = 40
         request = lead(3, controller_epoch=7)
-        request.broker_epoch = 39
+        request.broker_epoch = REGISTRATION - 1
         with pytest.raises(KafkaError) as refused:
             await here.roles.lead_and_follow(request)
         assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
+        assert here.replicas.told == []
+
+
+async def test_a_broker_obeys_nobody_before_it_has_registered(tmp_path: Path) -> None:
+    """Found by the nemesis: a process was told to lead on what the one before it had led, with less in its log."""
+    async with parts(tmp_path) as here:
+        here.roles.registration = NOT_REGISTERED
+        with pytest.raises(KafkaError) as refused:
+            await here.roles.lead_and_follow(lead(3, controller_epoch=7))
+        assert refused.value.code is ErrorCode.BROKER_NOT_AVAILABLE, "it is told again, or its next registration is"
+        with pytest.raises(KafkaError):
+            await here.roles.learn(UpdateMetadataRequest(controller_epoch=7, type=EVERY_TOPIC))
         assert here.replicas.told == []
 
 
