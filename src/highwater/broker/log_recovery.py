@@ -6,6 +6,7 @@ What is little is left to the moment when a log is opened. So is everything when
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -47,10 +48,12 @@ async def recover_logs(
 ) -> None:
     """Check every log with much to check, if a log dir was not left by a clean stop.
 
-    The settings of topics are not known yet; for a log that is not written to, the broker's own do as well.
+    The settings of topics are not known yet; for a log that is not written to, the broker's own do as well. What only
+    the topic's own can tell is left to the moment when the log is opened.
     """
     defaults = TopicSettings.resolve(config, {})
-    of_logs = log_config(defaults, producer_id_expiration_ms=config[transactions.PRODUCER_ID_EXPIRATION_MS])
+    of_brokers = log_config(defaults, producer_id_expiration_ms=config[transactions.PRODUCER_ID_EXPIRATION_MS])
+    of_logs = dataclasses.replace(of_brokers, compact=None)
     work = [tasks for log_dir in log_dirs if (tasks := _tasks(log_dir, of_logs, now_ms()))]
     if sum(task.job.unchecked_bytes for tasks in work for task in tasks) >= WORTH_A_PROCESS_BYTES:
         await _Recovery(work, config[log.NUM_RECOVERY_THREADS_PER_DATA_DIR], start_checker).run()

@@ -21,7 +21,7 @@ class AppendLimits:
     )
 
     def __init__(self, config: LogConfig) -> None:
-        self.compact = config.compact
+        self.compact = bool(config.compact)
         self.flush_messages = config.flush_messages
         self.flush_ms = config.flush_ms
         self.log_append_time = config.log_append_time

@@ -30,8 +30,8 @@ class LogConfig:
     flush_ms: int = _FOREVER
     delete: bool = True
     """`cleanup.policy` includes delete."""
-    compact: bool = False
-    """`cleanup.policy` includes compact."""
+    compact: bool | None = False
+    """`cleanup.policy` includes compact; None: who opens the log does not know."""
     retention_ms: int = _WEEK_MS
     retention_bytes: int = -1
     delete_retention_ms: int = _DAY_MS

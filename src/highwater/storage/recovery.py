@@ -10,7 +10,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from highwater.model.errors import KafkaError
+from highwater.model.errors import KafkaError, StorageError
 from highwater.protocol.records.batch import CHECKED_FROM, BatchHeader
 from highwater.storage import snapshot
 from highwater.storage.checkpoints import DamagedCheckpoint
@@ -86,7 +86,7 @@ def load(
     if replay is not None:
         recovery_point = replay.offset  # A clean stop has flushed everything.
     else:
-        replay = loader.check_from(recovery_point)
+        replay = loader.check_from(recovery_point, first_dirty_offset)
     log_start_offset = max(log_start_offset, loader.segments[0].base_offset)
     if log_start_offset > replay.offset:
         loader.report.notes.append(f"{folder} ends at {replay.offset}, before its start {log_start_offset}; begun anew")
@@ -121,6 +121,7 @@ class _Loader:
         self._snapshots: list[int] = []
         self._without_index: set[int] = set()
         self._distrusted_from: int | None = None
+        self._compacted_up_to = 0
         self._epochs_are_damaged = False
         self.report = RecoveryReport()
         self.is_changed = False
@@ -199,9 +200,10 @@ class _Loader:
 
     # After a crash
 
-    def check_from(self, recovery_point: int) -> Replay:
+    def check_from(self, recovery_point: int, first_dirty_offset: int) -> Replay:
         """Check every batch from the segment of the recovery point on, and cut the log at the first that is damaged."""
         self.is_changed = True
+        self._compacted_up_to = first_dirty_offset
         if self._distrusted_from is not None:
             recovery_point = min(recovery_point, self._distrusted_from)
         # One that ends at the recovery point was the last one when it was flushed: its indexes were left out.
@@ -209,7 +211,7 @@ class _Loader:
         first = self.segments[-len(checked) - 1]
         replay = self._replay_up_to(first.base_offset)
         for number, segment in enumerate([first, *checked], len(self.segments) - len(checked) - 1):
-            if segment is not first and replay.offset < segment.base_offset and not self._config.compact:
+            if segment is not first and self._lacks_batches(replay.offset, segment.base_offset):
                 # Nothing says that bytes reach the disk in the order in which they were written.
                 self.report.notes.append(f"{self._folder} has nothing from {replay.offset} on to {segment.base_offset}")
                 self.report.cut_at_offset = replay.offset
@@ -228,6 +230,14 @@ class _Loader:
                 break
         return replay
 
+    def _lacks_batches(self, start: int, end: int) -> bool:
+        """Return whether something is missing between two offsets; compaction leaves gaps that are no fault."""
+        if start >= end or self._config.compact or end <= self._compacted_up_to:
+            return False
+        if self._config.compact is None:
+            raise StorageError(f"{self._folder} has nothing from {start} on to {end}: right only if it was compacted")
+        return True
+
     def _check_segment(self, segment: Segment, replay: Replay) -> None:
         """Check and index every batch of a segment. Raises DamagedSegment at the first that is damaged."""
         segment.forget_indexes()
@@ -237,6 +247,8 @@ class _Loader:
                 raise DamagedSegment(position, f"offset {header.base_offset} comes after all below {replay.offset}")
             if crc32c(batch[CHECKED_FROM:]) != header.crc:
                 raise DamagedSegment(position, "its batch does not match its checksum")
+            if self._lacks_batches(replay.offset, header.base_offset):  # an offset is not under the checksum
+                raise DamagedSegment(position, f"offset {header.base_offset} follows {replay.offset - 1}")
             segment.index_again(position, header)
             if header.producer_id < 0:
                 replay.offset = header.base_offset + header.last_offset_delta + 1

@@ -52,7 +52,14 @@ class LogBench:
         self.config = config or LogConfig()
         self.log = self.open(clean=clean)
 
-    def open(self, *, clean: bool = True, recovery_point: int = 0, log_start_offset: int = 0) -> Log:
+    def open(
+        self,
+        *,
+        clean: bool = True,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        first_dirty_offset: int = 0,
+    ) -> Log:
         """Open the log; what was open before is left as a killed process leaves it."""
         self.log = Log.open(
             self.files,
@@ -62,6 +69,7 @@ class LogBench:
             clean=clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            first_dirty_offset=first_dirty_offset,
         )
         return self.log
 

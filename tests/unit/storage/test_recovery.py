@@ -1,12 +1,17 @@
 """Opening a log after a crash, with whatever the crash left."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from highwater.model.ids import TopicPartition
 from highwater.protocol.records.record import Record
+from highwater.storage.files import OsFiles
 from highwater.storage.log_config import LogConfig
+from highwater.storage.log_dir import LogDir
+from highwater.storage.recovery_worker import recover
 from highwater.testing.log_bench import NOW_MS, LogBench, a_batch
 
 SIZE = len(a_batch(b"v", producer_id=1))
@@ -60,6 +65,17 @@ def test_a_log_ends_where_a_segment_is_missing(crashed: LogBench) -> None:
     expect_prefix(crashed, records, 4)
 
 
+def test_only_the_settings_of_a_topic_tell_whether_a_missing_segment_is_missed(crashed: LogBench) -> None:
+    """Before: processes that check logs took compacted ones for cut off, and removed all that came after a gap."""
+    segment_path(crashed, 4).write_bytes(b"")
+    log_dir = LogDir.open(OsFiles(), crashed.folder.parent)
+    job = log_dir.recovery_job(TopicPartition("t", 0), replace(CONFIG, compact=None), now_ms=NOW_MS)
+    assert job is not None
+    assert "has nothing from 4 on to 8" in (recover(job).failure or "")
+    compacted = LogBench(crashed.folder, replace(CONFIG, compact=True), clean=False)
+    assert [record.offset for record in compacted.records()] == [0, 1, 2, 3, 8, 9]
+
+
 def test_only_segments_from_the_recovery_point_on_are_checked(crashed: LogBench) -> None:
     for recovery_point, segments in ((0, 3), (3, 3), (4, 3), (5, 2), (8, 2), (9, 1), (99, 1)):
         crashed.open(clean=False, recovery_point=recovery_point)
@@ -105,9 +121,20 @@ def test_a_flipped_bit_anywhere_in_a_batch_ends_the_log_before_it(crashed: LogBe
         flipped[position] ^= 0x80
         (copy / f"{8:020d}.log").write_bytes(flipped)
         damaged = LogBench(copy, CONFIG, clean=False)
-        if position < 8 and damaged.log.log_end_offset > 8:
-            continue  # A larger offset is no damage that can be told: compaction leaves gaps.
         expect_prefix(damaged, records, 8)
+
+
+def test_a_gap_that_compaction_may_have_left_is_no_damage(crashed: LogBench) -> None:
+    """An offset is not under the checksum: where nothing was compacted, one that is too large is damage."""
+    second_batch = segment_path(crashed, 4).read_bytes()[SIZE:]
+    segment_path(crashed, 4).write_bytes(second_batch)
+    compacted = LogBench(crashed.folder, replace(CONFIG, compact=True), clean=False)
+    assert [record.offset for record in compacted.records()] == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    crashed.open(clean=False, first_dirty_offset=6)
+    assert [record.offset for record in crashed.records()] == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    crashed.open(clean=False)
+    assert "offset 5 follows 3" in crashed.log.report.notes[0]
+    assert [record.offset for record in crashed.records()] == [0, 1, 2, 3]
 
 
 def test_damage_in_an_earlier_segment_takes_all_after_it(crashed: LogBench) -> None:
