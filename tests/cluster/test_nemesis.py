@@ -23,6 +23,7 @@ SHORT_RUN = (
     "cut_one_way",
     "tear_the_last_writes",
     "cut_a_broker_off",
+    "damage_the_last_writes",
     "lose_what_can_be_rebuilt",
     "fill_a_disk",
     "set_a_clock_wrong",

@@ -42,6 +42,10 @@ _METADATA_VERSION: Final = 12
 _ASK_SECONDS: Final = 2.0
 _MEND_SECONDS: Final = 120.0
 _FILL_SECONDS: Final = 30.0
+_SHOWN_BYTES: Final = 32
+_LAST_BATCHES: Final = 20
+_LENGTH_PREFIX_BYTES: Final = 12
+_LEADER_EPOCH_BYTES: Final = range(12, 16)
 _FULL_BYTES: Final = 32 * 1024
 _JUMPS_SECONDS: Final = (-86_400, -3_600, -5, 5, 3_600, 86_400)
 
@@ -163,15 +167,20 @@ class Nemesis:
                     file.truncate(max(0, size - self._dice.randrange(1, 2000)))
 
     def damage_the_last_writes(self) -> None:
-        """Change bytes near the end of every log of a broker that was killed."""
+        """Change a byte of a batch near the end of every log of a broker that was killed.
+
+        It is any byte but those of the leader epoch, which Kafka's format leaves out of the checksum.
+        """
         number = self._some_broker()
         with self._dead(number):
             for log in self._files(number, "*.log"):
-                size = log.stat().st_size
-                if size:
-                    with log.open("r+b") as file:
-                        file.seek(self._dice.randrange(max(0, size - 2000), size))
-                        file.write(bytes([self._dice.randrange(256)]))
+                content = bytearray(log.read_bytes())
+                batches = _batches(content)[-_LAST_BATCHES:]
+                if batches:
+                    batch = self._dice.choice(batches)
+                    changeable = [at for at in batch if at - batch.start not in _LEADER_EPOCH_BYTES]
+                    content[self._dice.choice(changeable)] ^= self._dice.randrange(1, 256)
+                    log.write_bytes(content)
 
     def lose_what_can_be_rebuilt(self) -> None:
         """Take indexes, snapshots and checkpoints of a broker that was killed."""
@@ -225,11 +234,21 @@ class Nemesis:
 
     def logs_are_equal(self) -> bool:
         """Return whether all replicas hold the same bytes."""
+        return not self.differences()
+
+    def differences(self) -> list[str]:
+        """Return where replicas do not hold the same bytes as the first one."""
         folders = {log.parent.name for number in self._cluster.brokers for log in self._files(number, "*.log")}
-        return all(
-            len({_content(broker.data_dir / folder) for broker in self._cluster.brokers.values()}) == 1
-            for folder in folders
-        )
+        found = []
+        for folder in sorted(folders):
+            contents = {number: _content(broker.data_dir / folder) for number, broker in self._cluster.brokers.items()}
+            first, *others = contents
+            found += [
+                f"{folder} of brokers {first} and {other}: {difference}"
+                for other in others
+                if (difference := _first_difference(contents[first], contents[other]))
+            ]
+        return found
 
     def _mend(self) -> None:
         wait_until(self.is_whole, "all replicas are in sync again", timeout_seconds=_MEND_SECONDS)
@@ -291,13 +310,36 @@ class Nemesis:
 
 
 FAULTS: Final = tuple(
-    name for name in vars(Nemesis) if not name.startswith("_") and name not in {"look", "is_whole", "logs_are_equal"}
+    name
+    for name in vars(Nemesis)
+    if not name.startswith("_") and name not in {"look", "is_whole", "logs_are_equal", "differences"}
 )
 """Every fault there is, by the name of its method."""
 
 
 def _content(folder: Path) -> bytes:
     return b"".join(log.read_bytes() for log in sorted(folder.glob("*.log")))
+
+
+def _batches(log: bytearray) -> list[range]:
+    """Return where the whole batches of a log lie."""
+    found, start = [], 0
+    while start + _LENGTH_PREFIX_BYTES <= len(log):
+        end = start + _LENGTH_PREFIX_BYTES + int.from_bytes(log[start + 8 : start + 12])
+        if end > len(log):
+            break
+        found.append(range(start, end))
+        start = end
+    return found
+
+
+def _first_difference(one: bytes, other: bytes) -> str:
+    """Return where two logs part, with what is there; empty if nowhere."""
+    if one == other:
+        return ""
+    at = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    around = slice(max(0, at - _SHOWN_BYTES), at + _SHOWN_BYTES)
+    return f"byte {at} of {len(one)} and {len(other)}, {one[around].hex()} and {other[around].hex()}"
 
 
 def seen_by(broker: BrokerProcess, topic: str) -> Seen:
