@@ -130,9 +130,8 @@ class Log(StoredLog):
     ) -> Staged:
         """Check the batch that a producer sent, patch its offset and epoch into it, and keep it for `write_staged`.
 
-        `records` is written as it lies: it must not change until then. Raises KafkaError and stages nothing when the
-        batch is bad. A batch that repeats an earlier one is not staged, and gets the earlier one's answer. If it
-        `has_keys` for certain, because we made it ourselves, a compacted log does not look for them.
+        `records` is written as it lies: it must not change until then. Raises KafkaError and stages nothing when it is
+        bad. What repeats an earlier batch is not staged, and gets its answer. `has_keys`: no need to look for them.
         """
         limits = self.limits
         if len(records) < HEADER_BYTES:
@@ -168,9 +167,7 @@ class Log(StoredLog):
         ):
             check_produced(records, max_message_bytes=limits.max_message_bytes)
         if size > limits.segment_bytes:
-            raise RecordListTooLarge(
-                f"record batch of {size} bytes is over segment.bytes, which is {limits.segment_bytes}"
-            )
+            self._refuse_size(size)
         if limits.compact and not has_keys:
             check_keys(read_produced_records(records))
         append_time_ms = _NO_APPEND_TIME
@@ -209,6 +206,10 @@ class Log(StoredLog):
         self._staged_end = last_offset + 1
         self._staged_now_ms = now_ms
         return Staged(base_offset, last_offset, append_time_ms, self.log_start_offset)
+
+    def _refuse_size(self, size: int) -> None:
+        limit = self.limits.segment_bytes
+        raise RecordListTooLarge(f"record batch of {size} bytes is over segment.bytes, which is {limit}")
 
     def _refuse_timestamps(self, records: memoryview, now_ms: int) -> None:
         """Raise for a batch whose header states a timestamp out of bounds, with the record at fault if one is."""
