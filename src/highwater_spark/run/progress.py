@@ -34,9 +34,14 @@ class QueryProgress:
     remembered: int = 0
     unfinished: int = 0
     last_news: float = field(default_factory=time.monotonic)
+    last_report: str = ""
+    """When the newest report was made, by Spark's clock: it shows the last ones again and again."""
 
     def take(self, report: Mapping[str, Any]) -> None:
         """Take in Spark's report of a micro-batch; reports of idle time have the number of the last one."""
+        if report["timestamp"] <= self.last_report:
+            return
+        self.last_report = report["timestamp"]
         self.last_news = time.monotonic()
         self.lag = sum(_lag(source) for source in report["sources"])
         if report["batchId"] == self.batch:

@@ -1,5 +1,6 @@
 """The numbers of a run, from what Spark reports to what people see."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from highwater_spark.definition.load import load
 from highwater_spark.definition.model import Pipeline
 from highwater_spark.run.progress import Lines, QueryProgress, Snapshot, drawn
 
+_seconds = itertools.count()
+
 
 def report(batch: int, start: int | None, end: int, latest: int, *, late: int = 0) -> dict[str, object]:
     def offsets(offset: int | None) -> str:
@@ -17,6 +20,7 @@ def report(batch: int, start: int | None, end: int, latest: int, *, late: int = 
     source = {"startOffset": offsets(start), "endOffset": offsets(end), "latestOffset": offsets(latest)}
     return {
         "batchId": batch,
+        "timestamp": f"2026-01-31T12:00:{next(_seconds):02d}.000Z",
         "batchDuration": 500,
         "sources": [source | {"numInputRows": 7}],
         "stateOperators": [
@@ -40,6 +44,21 @@ def test_records_are_counted_by_offsets_and_only_once_per_micro_batch() -> None:
     query.take(report(1, 25, 25, 30))
     assert (query.records_in, query.lag, query.late, query.remembered) == (22, 5, 2, 3)
     assert query.records_per_second == 0, "an idle report ends the rate"
+
+
+def test_a_report_that_is_shown_again_is_no_news() -> None:
+    """Spark keeps its last reports: a query that stood still for want of a broker seemed to have news all the time."""
+    query = QueryProgress("records")
+    first, idle = report(1, 10, 25, 30), report(1, 25, 25, 30)
+    query.take(first)
+    query.take(idle)
+    told_at = query.last_news
+    for again in (first, idle):
+        query.take(again)
+    assert query.last_news == told_at
+    query.take(report(1, 25, 25, 40))
+    assert query.last_news > told_at
+    assert query.lag == 15
 
 
 def test_the_screen_and_the_lines_show_the_same_run(tmp_path: Path) -> None:
