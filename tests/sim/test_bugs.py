@@ -25,7 +25,7 @@ class Hunt(NamedTuple):
 FOUND = {
     "truncate-by-watermark": Hunt(("kill",), 4),
     "ignore-epoch-in-fetch": Hunt(("partition", "kill"), 4),
-    "count-after-commit": Hunt(("kill", "slow-network"), 12, request_pause_s=0.01),
+    "count-after-commit": Hunt(("kill", "slow-network"), 4, seconds=20.0, request_pause_s=0.01),
     "ack-before-commit": Hunt(("kill", "partition"), 4),
     "expand-below-epoch-start": Hunt(("kill",), 4),
     "serve-uncommitted": Hunt(("kill", "partition"), 6),
@@ -35,7 +35,7 @@ FOUND = {
     "old-controller": Hunt(("usurp",), 2),
     "shrink-by-itself": Hunt(("store-cut", "pause"), 3),
     "no-fsync": Hunt(("power",), 2),
-    "no-producer-rebuild": Hunt(("kill-all", "reset", "slow-network"), 12, seconds=12.0),
+    "no-producer-rebuild": Hunt(("kill-all", "slow-network"), 2),
     "copy-what-is-damaged": Hunt(("bit-flip",), 6, is_busy=False),
     "believe-everything": Hunt(("power",), 2, is_busy=False),
 }
