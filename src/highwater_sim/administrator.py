@@ -1,4 +1,4 @@
-"""An administrator who moves partitions, elects leaders, and makes and deletes topics, while everything goes on."""
+"""An administrator who moves partitions and adds some, elects leaders, makes and deletes topics, in full operation."""
 
 from __future__ import annotations
 
@@ -6,23 +6,28 @@ from typing import TYPE_CHECKING, Final
 
 from highwater.coordination import paths
 from highwater.coordination.records import decode_controller
-from highwater.model.errors import KafkaError
+from highwater.model.errors import ErrorCode, KafkaError
 from highwater.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignableTopic,
 )
+from highwater.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
 from highwater.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from highwater.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from highwater.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from highwater_history.history import Fault
+from highwater_history.history import Fault, Place
 from highwater_sim.client import Client
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from highwater_history.history import History, Place
+    from highwater_history.history import History
     from highwater_sim.cluster import Cluster
 
 SCRATCH: Final = "scratch"
@@ -67,6 +72,16 @@ class Administrator(Client):
         request = CreateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
         answer = await self.ask(self._controller(), request, CreateTopicsResponse, version=7)
         return {topic.name for topic in answer.topics if topic.error_code in {0, 36}}  # 36: it is there already
+
+    async def add_partition(self, topic: str, count: int) -> Place | None:
+        """Give a topic its next partition, so that there are `count`; return it when it is certain that it is there."""
+        self._note(f"{topic} shall have {count} partitions")
+        wanted = CreatePartitionsTopic(name=topic, count=count, assignments=None)
+        request = CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)
+        answer = await self.ask(self._controller(), request, CreatePartitionsResponse, version=3)
+        # That there are as many already says that an earlier attempt was carried out without our hearing of it.
+        is_there = answer.results[0].error_code in {ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS}
+        return Place(topic, count - 1) if is_there else None
 
     async def _delete(self) -> None:
         self._note(f"delete {SCRATCH}")

@@ -61,6 +61,8 @@ class Profile:
     transformers: int
     """How many copy one partition to another, all with one transactional id."""
     has_administrator: bool
+    grows: bool
+    """Whether partitions are added to a topic."""
 
     @classmethod
     def drawn(cls, seed: int, *, faults: tuple[str, ...] | None = None, seconds: float | None = None) -> Profile:
@@ -93,4 +95,5 @@ class Profile:
             transaction_version=random.choice((1, 2)),
             transformers=random.choice((0, 0, 0, 1, 2)),
             has_administrator=random.random() < 0.3,
+            grows=Random(f"growth {seed}").random() < 0.25,
         )

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 TOPICS: Final = {"orders": 2, "events": 1}
 """Topics, and their partitions."""
+GROWING: Final = "orders"
+MOST_PARTITIONS: Final = 5
+GROWTH_PAUSE_S: Final = 1.0
 SOURCE: Final = Place("events", 0)
 COPIES: Final = Place("copies", 0)
 """Where transformers copy `SOURCE` to; they alone write there."""
@@ -167,13 +170,34 @@ class Simulation:
             )
             for number in range(profile.group_members)
         ]
-        administrator = Administrator(cluster, "admin", self.history)
-        changing = [cluster.spawn(administrator.run(self.places, pause_s=3.0))] if profile.has_administrator else []
+        changing = []
+        if profile.has_administrator:
+            administrator = Administrator(cluster, "admin", self.history)
+            changing.append(cluster.spawn(administrator.run(tuple(self.places), pause_s=3.0)))
+        if profile.grows:
+            changing.append(cluster.spawn(self._grow(Administrator(cluster, "grower", self.history))))
         self.faults.start()
         cluster.scheduler.run_until(cluster.scheduler.now + profile.seconds)
         self.faults.stop()
         for task in changing:
             task.cancel()
+
+    async def _grow(self, administrator: Administrator) -> None:
+        """Add partitions to a topic, each of which is written and read from then on."""
+        count = TOPICS[GROWING]
+        while count < MOST_PARTITIONS:
+            await administrator.rest(GROWTH_PAUSE_S)
+            try:
+                place = await administrator.add_partition(GROWING, count + 1)
+            except KafkaError:
+                continue
+            if place is None:
+                continue
+            count += 1
+            self.places.append(place)
+            producer = Producer(self.cluster, f"grown{count}", self.history, acks=ALL, is_idempotent=True)
+            self._producing.append(self.cluster.spawn(producer.run([place], pause_s=3 * self.profile.request_pause_s)))
+            self._consuming.append(self.cluster.spawn(Consumer(self.cluster, f"new{count}", self.history).run([place])))
 
     def _transformer(self, number: int) -> Transformer:
         return Transformer(

@@ -51,6 +51,7 @@ def busy(profile: Profile, hunt: Hunt) -> Profile:
         transactional_producers=(),
         transformers=0,
         has_administrator=False,
+        grows=False,
     )
 
 

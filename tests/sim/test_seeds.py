@@ -4,17 +4,18 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from highwater.compiled import building, loading
 from highwater_history.checks import check
-from highwater_history.history import Fault, History, Place, Poll, Send
+from highwater_history.history import Drain, Fault, History, Place, Poll, Send
 from highwater_sim.command import main
 from highwater_sim.faults import KINDS
 from highwater_sim.profile import ANYWHERE, LAZY, SYNCED, Profile
-from highwater_sim.simulation import Simulation
+from highwater_sim.simulation import GROWING, TOPICS, Simulation
 
 SECONDS = 10.0
 
@@ -34,6 +35,18 @@ def test_every_broker_loses_power_at_once_and_nothing_that_was_synced_is_lost() 
         assert report.violations == ()
         cuts += sum("power cut" in step.what for step in report.history.steps if isinstance(step, Fault))
     assert cuts > 2
+
+
+def test_partitions_that_are_added_are_written_and_read_like_all_others() -> None:
+    grown = Place(GROWING, TOPICS[GROWING])
+    profile = replace(Profile.drawn(1, faults=("reset", "expire", "slow-network"), seconds=SECONDS), grows=True)
+    report = Simulation(1, profile).run()
+    assert report.violations == ()
+    steps = report.history.steps
+    acknowledged = {step.value for step in steps if isinstance(step, Send) and step.place == grown and step.offset >= 0}
+    drained = {value for step in steps if isinstance(step, Drain) and step.place == grown for _, value in step.records}
+    assert acknowledged
+    assert acknowledged <= drained
 
 
 def test_every_kind_of_fault_is_drawn_by_some_profile() -> None:
