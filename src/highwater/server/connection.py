@@ -67,6 +67,7 @@ class Connection:
         "_on_close",
         "_outbox",
         "_reading",
+        "_send_is_due",
         "_tasks",
         "_transport",
         "_turn_of_deferred",
@@ -104,6 +105,7 @@ class Connection:
         self._contexts: dict[int, RequestContext] = {}
         self._in_turn = False
         self._reading = True
+        self._send_is_due = False
         self._writing = False
         self.closed = False
         self.last_active_at = loop.time()
@@ -279,7 +281,18 @@ class Connection:
         if self._deferred.pop(answer, None) is not None:
             self._metrics.waiting[answer.api_key].value -= 1
         answer.response = response
-        if answer is self._answers[0] and not self._in_turn:
+        if self._in_turn or self._send_is_due or answer is not self._answers[0]:
+            return
+        if len(self._answers) == 1:
+            self._send_answers()
+            return
+        # What one became ready by, the next ones often do as well: they leave together.
+        self._send_is_due = True
+        self._loop.call_soon(self._send_due_answers)
+
+    def _send_due_answers(self) -> None:
+        self._send_is_due = False
+        if not self.closed:
             self._send_answers()
 
     def _send_answers(self) -> None:

@@ -33,6 +33,7 @@ class ScriptedPeer:
         self.incoming = bytearray()
         self.outgoing = bytearray()
         self.room = 1 << 30
+        self.sends = 0
         self.on_readable: Callable[[], None] | None = None
         self.on_writable: Callable[[], None] | None = None
         self.closed = False
@@ -47,6 +48,7 @@ class ScriptedPeer:
         del more
         if not self.room:
             raise BlockingIOError
+        self.sends += 1
         sent = min(self.room, len(data))
         self.room -= sent
         self.outgoing += data[:sent]
@@ -153,6 +155,10 @@ class Scene:
             on_close=self.closed.append,
         )
 
+    def take_a_turn(self) -> None:
+        """Let the loop do what is due."""
+        self.loop.run_until_complete(asyncio.sleep(0))
+
 
 @pytest.fixture
 def scene() -> Any:
@@ -168,6 +174,7 @@ def test_answers_keep_the_order_of_requests_even_when_the_first_one_waits(scene:
     assert scene.peer.answers() == []
     assert held.answer is not None
     held.answer(ApiVersionsResponse())
+    scene.take_a_turn()
     assert scene.peer.answers() == [1, 2]
 
 
@@ -179,7 +186,31 @@ def test_a_request_that_waits_does_not_hold_up_the_next_one(scene: Scene, handle
     second.answer(ApiVersionsResponse())
     assert first.answer is not None
     first.answer(ApiVersionsResponse())
+    scene.take_a_turn()
     assert scene.peer.answers() == [1, 2]
+
+
+def test_answers_that_become_ready_together_leave_together(scene: Scene, handler: list[Any]) -> None:
+    waiting = [Held(), Held(), Held()]
+    handler[:] = waiting
+    scene.peer.deliver(request(1) + request(2) + request(3))
+    for held in waiting:
+        assert held.answer is not None
+        held.answer(ApiVersionsResponse())
+    scene.take_a_turn()
+    assert scene.peer.answers() == [1, 2, 3]
+    assert scene.peer.sends == 1
+
+
+def test_a_connection_that_closes_with_answers_due_sends_none(scene: Scene, handler: list[Any]) -> None:
+    waiting = [Held(), Held()]
+    handler[:] = waiting
+    scene.peer.deliver(request(1) + request(2))
+    assert waiting[0].answer is not None
+    waiting[0].answer(ApiVersionsResponse())
+    scene.connection.close("gone")
+    scene.take_a_turn()
+    assert scene.peer.sends == 0
 
 
 def test_a_peer_that_does_not_read_is_not_read_from(scene: Scene, handler: list[Any]) -> None:
