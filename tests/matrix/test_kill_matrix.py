@@ -284,7 +284,7 @@ checkpoint: <folder>/checkpoint
 @pytest.mark.matrix
 def test_a_pipeline_killed_again_and_again(target: Target, tmp_path: Path) -> None:
     """The shipped command, process and JVM killed while it works; results and dead letters are there once."""
-    name = uuid.uuid4().hex[:8]
+    name = f"p{uuid.uuid4().hex[:8]}"  # a letter first
     names = {"name": name, "source": f"in-{name}", "out": f"out-{name}", "folder": str(tmp_path)}
     for topic in (names["source"], names["out"], f"{names['out']}.dead"):
         target.create(topic, 2)
@@ -308,10 +308,13 @@ def test_a_pipeline_killed_again_and_again(target: Target, tmp_path: Path) -> No
         try:
             if kill_at is not None:
                 wait_until(
-                    lambda: len(committed_values(target.bootstrap, [names["out"]])) >= kill_at,
+                    lambda: (
+                        running.poll() is not None or len(committed_values(target.bootstrap, [names["out"]])) >= kill_at
+                    ),
                     f"{kill_at} results",
                     timeout_seconds=RUN_SECONDS,
                 )
+                assert running.poll() is None, (tmp_path / "run.log").read_text()[-3000:]
                 os.killpg(running.pid, signal.SIGKILL)
             return running.wait(RUN_SECONDS)
         finally:
