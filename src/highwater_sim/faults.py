@@ -317,6 +317,27 @@ class Faults:
             machine.lose_power()
             self._later(0.05, 6.0, lambda: self._start(machine))
 
+    def bounce(self) -> None:
+        """Kill a broker while all is well, and another that is about to lead in its place.
+
+        That one loses what it had not synced, and is there again before anybody has missed it.
+        """
+        if not self._is_healthy() or self._cluster.network.blocked:
+            return
+        first, second = self._random.sample(self._cluster.machines, 2)
+        self._note(f"kill -9 {first.name}")
+        self._waits_for_health = True
+        first.kill()
+        self._later(0.2, 3.0, lambda: self._start(first))
+
+        def bounce() -> None:
+            self._note(f"kill -9 {second.name}, lose its last writes, and start it at once")
+            second.kill()
+            second.disk.lose_power()
+            self._later(0.0, 0.01, lambda: self._start(second))
+
+        self._later(0.0, 0.1, bounce)
+
     def wipe_disk(self) -> None:
         """Give one machine a new disk while all is well, and leave the others alone until all is well again."""
         if self._is_healthy() and not self._cluster.network.blocked:
@@ -430,6 +451,7 @@ KINDS: Final[dict[str, Callable[[Faults], None]]] = {
     "clock": Faults.jump_clock,
     "power": Faults.lose_power,
     "power-one": Faults.lose_power_of_one,
+    "bounce": Faults.bounce,
     "wipe": Faults.wipe_disk,
     "bit-flip": Faults.flip_bit,
     "damage": Faults.damage_closed_log,

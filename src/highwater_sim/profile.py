@@ -35,6 +35,8 @@ SYNCED: Final = (*ANYWHERE, "power")
 """With `flush.messages=1` also every broker may lose its power at once."""
 LAZY: Final = (*ANYWHERE, "power-one", "wipe", "bit-flip", "damage")
 """Otherwise one machine at a time may, while all is well."""
+BOUNCE: Final = "bounce"
+"""So may one that is killed just when it begins to lead; it is drawn apart from the others."""
 FAULTY_SECONDS: Final = 20.0
 """Most finds per second of processor time; see docs/simulator.md."""
 _RIVALS: Final = (("tx", "one"), ("ty", "one"))
@@ -73,6 +75,8 @@ class Profile:
         chosen = tuple(random.sample(pool, random.randint(1, 5)))
         if random.random() < 0.2:
             chosen = pool
+        if not is_synced and Random(f"bounce {seed}").random() < 0.15:
+            chosen = (*chosen, BOUNCE)
         if faults is not None:
             is_synced = is_synced if "power" not in faults else True
             chosen = faults

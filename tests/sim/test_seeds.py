@@ -14,7 +14,7 @@ from highwater_history.checks import check
 from highwater_history.history import Drain, Fault, History, Place, Poll, Send
 from highwater_sim.command import main
 from highwater_sim.faults import KINDS
-from highwater_sim.profile import ANYWHERE, LAZY, SYNCED, Profile
+from highwater_sim.profile import ANYWHERE, BOUNCE, LAZY, SYNCED, Profile
 from highwater_sim.simulation import GROWING, TOPICS, Simulation
 
 SECONDS = 10.0
@@ -50,7 +50,7 @@ def test_partitions_that_are_added_are_written_and_read_like_all_others() -> Non
 
 
 def test_every_kind_of_fault_is_drawn_by_some_profile() -> None:
-    assert set(KINDS) == set(SYNCED) | set(LAZY)
+    assert set(KINDS) == {*SYNCED, *LAZY, BOUNCE}
     assert set(ANYWHERE) == set(SYNCED) & set(LAZY)
 
 
