@@ -381,7 +381,9 @@ class Connection:
         return self._transport.is_dead()
 
     def close(self, reason: str) -> None:
-        """Close the connection and forget everything that it waits for."""
+        """Close the connection and forget everything that it waits for; what is ready to be sent is sent."""
+        if self._send_is_due:
+            self._send_due_answers()
         if self.closed:
             return
         self.closed = True

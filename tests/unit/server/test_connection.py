@@ -34,6 +34,7 @@ class ScriptedPeer:
         self.outgoing = bytearray()
         self.room = 1 << 30
         self.sends = 0
+        self.is_broken = False
         self.on_readable: Callable[[], None] | None = None
         self.on_writable: Callable[[], None] | None = None
         self.closed = False
@@ -46,6 +47,8 @@ class ScriptedPeer:
 
     def send(self, data: bytes | bytearray | memoryview, *, more: bool) -> int:
         del more
+        if self.is_broken:
+            raise ConnectionResetError
         if not self.room:
             raise BlockingIOError
         self.sends += 1
@@ -202,15 +205,29 @@ def test_answers_that_become_ready_together_leave_together(scene: Scene, handler
     assert scene.peer.sends == 1
 
 
-def test_a_connection_that_closes_with_answers_due_sends_none(scene: Scene, handler: list[Any]) -> None:
+def test_a_connection_that_closes_sends_what_is_ready_first(scene: Scene, handler: list[Any]) -> None:
     waiting = [Held(), Held()]
     handler[:] = waiting
     scene.peer.deliver(request(1) + request(2))
     assert waiting[0].answer is not None
     waiting[0].answer(ApiVersionsResponse())
-    scene.connection.close("gone")
+    scene.connection.close("the broker stops")
+    assert scene.peer.answers() == [1]
+    assert scene.peer.closed
     scene.take_a_turn()
-    assert scene.peer.sends == 0
+    assert scene.closed == [scene.connection]
+
+
+def test_a_connection_that_breaks_when_answers_are_due_closes_once(scene: Scene, handler: list[Any]) -> None:
+    waiting = [Held(), Held()]
+    handler[:] = waiting
+    scene.peer.deliver(request(1) + request(2))
+    assert waiting[0].answer is not None
+    waiting[0].answer(ApiVersionsResponse())
+    scene.peer.is_broken = True
+    scene.connection.close("the peer has finished")
+    assert scene.peer.answers() == []
+    assert scene.closed == [scene.connection]
 
 
 def test_a_peer_that_does_not_read_is_not_read_from(scene: Scene, handler: list[Any]) -> None:
