@@ -7,12 +7,12 @@ nothing else.
 from __future__ import annotations
 
 import secrets
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from highwater.app.disk_threads import DiskThreads
+from highwater.app.wall_clock import wall_clock_ms
 from highwater.broker.compaction_worker import WorkerProcess
 from highwater.config.settings import node
 from highwater.server.acceptor import SocketAcceptor
@@ -35,10 +35,6 @@ DISK_THREADS: Final = 2
 that hang do not count."""
 CODEC_THREADS: Final = 2
 """Threads that compress batches anew; the codecs let go of the interpreter. None runs before it is needed."""
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _disk_threads() -> Executor:
@@ -75,6 +71,6 @@ class World:
     new_acceptor: Callable[[AbstractEventLoop, BrokerConfig], Acceptor] = SocketAcceptor
     connect_to_cluster: Callable[[BrokerConfig], Awaitable[Coordination]] = _connect_to_zookeeper
     start_compaction: Callable[[Job], Awaitable[CompactionWorker]] = WorkerProcess.start
-    now_ms: Callable[[], int] = _now_ms
+    now_ms: Callable[[], int] = wall_clock_ms
     """The wall clock, which may jump."""
     random_bytes: Callable[[int], bytes] = secrets.token_bytes

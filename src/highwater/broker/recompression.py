@@ -120,7 +120,17 @@ class RecompressedProduce:
 class Recompression:
     """The partitions that want it, and the requests that wait for it."""
 
-    __slots__ = ("_appends", "_executor", "_held", "_loop", "_names", "batches", "held_bytes", "partitions")
+    __slots__ = (
+        "_appends",
+        "_executor",
+        "_held",
+        "_loop",
+        "_names",
+        "batches",
+        "held_bytes",
+        "is_wanted",
+        "partitions",
+    )
 
     def __init__(self, loop: AbstractEventLoop, executor: Executor, appends: Appends) -> None:
         self._loop = loop
@@ -130,6 +140,8 @@ class Recompression:
         self._names: Counter[TopicPartition] = Counter()
         self.partitions: set[TopicPartition] = set()
         """Those whose topics say how to compress."""
+        self.is_wanted = False
+        """Whether some partition is concerned: nearly always none is. No property, because every Produce asks."""
         self.held_bytes = 0
         self.batches = 0
         """How many were compressed anew."""
@@ -140,15 +152,15 @@ class Recompression:
             self.partitions.discard(partition.name)
         else:
             self.partitions.add(partition.name)
+        self._note_whether_wanted()
 
     def forget(self, name: TopicPartition) -> None:
         """Know a partition no longer."""
         self.partitions.discard(name)
+        self._note_whether_wanted()
 
-    @property
-    def is_wanted(self) -> bool:
-        """Whether some partition is concerned: nearly always none is."""
-        return bool(self.partitions or self._held)
+    def _note_whether_wanted(self) -> None:
+        self.is_wanted = bool(self.partitions or self._held)
 
     @property
     def is_full(self) -> bool:
@@ -210,6 +222,7 @@ class Recompression:
             self.held_bytes -= held.size_bytes
             self._names -= Counter(held.names)
             held.append(self._appends)
+        self._note_whether_wanted()
 
 
 def _are_small(tasks: Sequence[Task]) -> bool:

@@ -8,6 +8,7 @@ Python's. The messages among them are compiled from generated sources, see `high
 from typing import Final
 
 HOT_MODULES: Final = (
+    "highwater.app.wall_clock",
     "highwater.broker.appends",
     "highwater.broker.delayed_fetch",
     "highwater.broker.delayed_produce",

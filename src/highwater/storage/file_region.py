@@ -37,8 +37,10 @@ class FileRegion:
     def is_in_memory(self) -> bool:
         """Return whether the bytes seem to be in memory: `sendfile` of a page that is not would block (KAFKA-7504)."""
         last = self.position + self.length - 1
-        probes = (*range(self.position, last, _PROBE_EVERY_BYTES), last)
-        return all(self.file.read_without_waiting(probe, 1) is not None for probe in probes)
+        for probe in range(self.position, last, _PROBE_EVERY_BYTES):
+            if self.file.read_without_waiting(probe, 1) is None:
+                return False
+        return self.file.read_without_waiting(last, 1) is not None
 
     def warm(self) -> None:
         """Bring the bytes into memory, however long the disk takes: for a thread."""
