@@ -186,6 +186,8 @@ class Cluster(Target):
 
     def revive(self) -> None:
         wait_until(lambda: len(self._cluster.running) < len(self._brokers), "a broker's death")
+        # Who it was cut off from may be the controller by now, and must tell it everything before it is ready.
+        self.network.heal()
         for broker in self._brokers.values():
             if not broker.is_running:
                 broker.start()
