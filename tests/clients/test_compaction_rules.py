@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from highwater.model.errors import ErrorCode
@@ -251,8 +251,28 @@ def test_the_pace_of_compaction_can_be_changed_in_the_midst_of_a_round(broker: B
     wait_until(lambda: table.values(b"k") == [b"new"], "compaction")
 
 
+def test_a_round_whose_segments_go_is_not_the_last(broker: BrokerProcess) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    alter(admin, ResourceType.BROKER, "0", log_cleaner_io_max_bytes_per_second=500)
+    table = Table(broker, cleanup_policy="compact,delete")
+    for number in range(30):
+        table.put(b"k", b"%d" % number)
+    table.roll()
+    wait_until(lambda: workers_of(broker) > 0, "a worker")
+    first = worker_ids(broker)
+    gone = admin.delete_records([TopicPartition(table.name, 0, 24)])
+    assert [done.result(PATIENCE_SECONDS).low_watermark for done in gone.values()] == [24]
+    wait_until(lambda: worker_ids(broker).isdisjoint(first) and workers_of(broker) > 0, "another worker")
+    alter(admin, ResourceType.BROKER, "0", log_cleaner_io_max_bytes_per_second=1e9)
+    wait_until(lambda: table.values(b"k") == [b"29"], "compaction")
+
+
+def worker_ids(broker: BrokerProcess) -> set[str]:
+    return set(Path(f"/proc/{broker.pid}/task/{broker.pid}/children").read_text().split())
+
+
 def workers_of(broker: BrokerProcess) -> int:
-    return len(Path(f"/proc/{broker.pid}/task/{broker.pid}/children").read_text().split())
+    return len(worker_ids(broker))
 
 
 def test_a_log_that_cannot_be_compacted_is_counted(broker: BrokerProcess) -> None:

@@ -116,10 +116,16 @@ class Cleaner:
     # One round
 
     async def _compact(self, partition: Partition, plan: CompactionPlan) -> None:
-        pace = self._pace
+        pace, left = self._pace, list(plan.segments)
         worker = await self._start_worker(Job(plan, pace))
         try:
-            while (report := await self._report(worker, pace)) is not None and await self._take(partition, report):
+            while (report := await self._report(worker, pace)) is not None:
+                if isinstance(report, Failed) and not partition.log.has_unchanged(left):
+                    return  # retention or truncation took what it was at work on: the next round looks anew
+                if not await self._take(partition, report):
+                    return
+                if isinstance(report, CompactedGroup):
+                    left = left[len(report.replaced) :]
                 worker.go_on()
         finally:
             await worker.close()

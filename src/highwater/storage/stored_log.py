@@ -1,6 +1,6 @@
 """What of a log is on disk: reading it, cutting it at either end, flushing and closing it. Appending is `log.py`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
@@ -10,7 +10,7 @@ from highwater.model.errors import StorageError
 from highwater.storage import recovery, snapshot, timestamps
 from highwater.storage.append_limits import AppendLimits, limits_of
 from highwater.storage.compaction import swap
-from highwater.storage.compaction.plan import CompactedGroup, CompactionPlan, plan_compaction
+from highwater.storage.compaction.plan import CompactedGroup, CompactionPlan, SealedSegment, plan_compaction
 from highwater.storage.disk_health import DiskHealth
 from highwater.storage.errors import OffsetOutOfRange
 from highwater.storage.file_region import FileRegion
@@ -269,9 +269,8 @@ class StoredLog:
         They may be removed after `sync_names`, never before. None when they are no longer what they were: retention or
         truncation came first. Raises StorageError.
         """
-        expected = {member.base_offset: member.sizes.log for member in group.replaced}
-        old = [segment for segment in self.segments if expected.get(segment.base_offset) == segment.size]
-        if len(old) != len(expected) or self.segments.active in old:
+        old = self._unchanged(group.replaced)
+        if old is None:
             return None
         new = Segment(
             self._files,
@@ -290,6 +289,15 @@ class StoredLog:
             self._remove_snapshots(segment.base_offset for segment in old[1:])
         self._names_changed = True
         return old
+
+    def has_unchanged(self, planned: Sequence[SealedSegment]) -> bool:
+        """Return whether these segments are still what they were when their compaction was planned."""
+        return self._unchanged(planned) is not None
+
+    def _unchanged(self, planned: Sequence[SealedSegment]) -> list[Segment] | None:
+        expected = {member.base_offset: member.sizes.log for member in planned}
+        found = [segment for segment in self.segments if expected.get(segment.base_offset) == segment.size]
+        return None if len(found) != len(expected) or self.segments.active in found else found
 
     def sync_names(self) -> None:
         """Return when the disk knows which files there are; for a thread. Raises StorageError."""
