@@ -116,7 +116,7 @@ class Cleaner:
     # One round
 
     async def _compact(self, partition: Partition, plan: CompactionPlan) -> None:
-        pace, left = self._pace, list(plan.segments)
+        pace, left = self._pace, plan.segments
         worker = await self._start_worker(Job(plan, pace))
         try:
             while (report := await self._report(worker, pace)) is not None:
@@ -124,8 +124,9 @@ class Cleaner:
                     return  # retention or truncation took what it was at work on: the next round looks anew
                 if not await self._take(partition, report):
                     return
-                if isinstance(report, CompactedGroup):
-                    left = left[len(report.replaced) :]
+                if isinstance(report, CompactedGroup):  # of those before it, some may have stayed as they were
+                    done = report.replaced[-1].base_offset
+                    left = tuple(segment for segment in left if segment.base_offset > done)
                 worker.go_on()
         finally:
             await worker.close()

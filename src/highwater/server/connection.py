@@ -291,12 +291,12 @@ class Connection:
         self._loop.call_soon(self._send_due_answers)
 
     def _send_due_answers(self) -> None:
-        self._send_is_due = False
-        if not self.closed:
+        if self._send_is_due and not self.closed:
             self._send_answers()
 
     def _send_answers(self) -> None:
         """Encode the answers whose turn has come, and send."""
+        self._send_is_due = False
         answers = self._answers
         now = self._loop.time()
         while answers and answers[0].response is not None:
@@ -382,8 +382,7 @@ class Connection:
 
     def close(self, reason: str) -> None:
         """Close the connection and forget everything that it waits for; what is ready to be sent is sent."""
-        if self._send_is_due:
-            self._send_due_answers()
+        self._send_due_answers()
         if self.closed:
             return
         self.closed = True

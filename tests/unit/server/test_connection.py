@@ -193,24 +193,36 @@ def test_a_request_that_waits_does_not_hold_up_the_next_one(scene: Scene, handle
     assert scene.peer.answers() == [1, 2]
 
 
+def release(held: Held, response: Any = None) -> None:
+    """Give the answer that was held back."""
+    assert held.answer is not None
+    held.answer(response or ApiVersionsResponse())
+
+
 def test_answers_that_become_ready_together_leave_together(scene: Scene, handler: list[Any]) -> None:
     waiting = [Held(), Held(), Held()]
     handler[:] = waiting
     scene.peer.deliver(request(1) + request(2) + request(3))
     for held in waiting:
-        assert held.answer is not None
-        held.answer(ApiVersionsResponse())
+        release(held)
     scene.take_a_turn()
     assert scene.peer.answers() == [1, 2, 3]
     assert scene.peer.sends == 1
 
 
-def test_a_connection_that_closes_sends_what_is_ready_first(scene: Scene, handler: list[Any]) -> None:
+@pytest.fixture
+def due(scene: Scene, handler: list[Any]) -> list[Held]:
+    """Two requests that wait; the answer to the first is ready, and leaves with the next turn of the loop."""
     waiting = [Held(), Held()]
     handler[:] = waiting
     scene.peer.deliver(request(1) + request(2))
-    assert waiting[0].answer is not None
-    waiting[0].answer(ApiVersionsResponse())
+    release(waiting[0])
+    assert scene.peer.answers() == []
+    return waiting
+
+
+@pytest.mark.usefixtures("due")
+def test_a_connection_that_closes_sends_what_is_ready_first(scene: Scene) -> None:
     scene.connection.close("the broker stops")
     assert scene.peer.answers() == [1]
     assert scene.peer.closed
@@ -218,14 +230,21 @@ def test_a_connection_that_closes_sends_what_is_ready_first(scene: Scene, handle
     assert scene.closed == [scene.connection]
 
 
-def test_a_connection_that_breaks_when_answers_are_due_closes_once(scene: Scene, handler: list[Any]) -> None:
+@pytest.mark.usefixtures("due")
+def test_a_connection_that_breaks_when_answers_are_due_closes_once(scene: Scene) -> None:
+    scene.peer.is_broken = True
+    scene.connection.close("the peer has finished")
+    assert scene.peer.answers() == []
+    assert scene.closed == [scene.connection]
+
+
+def test_no_answer_overtakes_one_that_cannot_be_made(scene: Scene, handler: list[Any]) -> None:
     waiting = [Held(), Held()]
     handler[:] = waiting
     scene.peer.deliver(request(1) + request(2))
-    assert waiting[0].answer is not None
-    waiting[0].answer(ApiVersionsResponse())
-    scene.peer.is_broken = True
-    scene.connection.close("the peer has finished")
+    release(waiting[0], "no answer at all")
+    release(waiting[1])
+    scene.peer.deliver(request(3))
     assert scene.peer.answers() == []
     assert scene.closed == [scene.connection]
 
