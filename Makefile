@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 RUNS ?= 1
 CODE := $(wildcard src tests tools benchmarks)
 
-.PHONY: help install setup demo test nemesis matrix sim lint format bench docs compiled jars kcat go-clients clean
+.PHONY: help install setup demo test nemesis matrix sim lint format bench docs compiled jars kcat c-compiler go-clients clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -14,7 +14,7 @@ help: ## show this list
 
 install: $(VENV)/.ready compiled ## what using it needs: leaves .venv/bin/highwater
 
-setup: install jars kcat go-clients ## what tests and benchmarks need besides: Apache Kafka, other clients
+setup: c-compiler install jars kcat go-clients ## what tests and benchmarks need besides: Apache Kafka, other clients
 
 $(VENV)/.ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.11 ...")'
@@ -31,8 +31,12 @@ compiled: $(VENV)/.ready # the hot path in C, where there is a C compiler; up to
 jars: $(VENV)/.ready # Apache Kafka (real clients, benchmarks) and Spark's connector, in .tools/
 	@$(BIN)/python tools/fetch_jars.py
 
-kcat:
-	@sh tools/install_kcat.sh
+kcat: # one of the real clients in tests/clients
+	@command -v kcat >/dev/null || sh tools/install_packages.sh "its tests will fail" kcat
+
+c-compiler: $(VENV)/.ready # and Python's headers: without them tests of compiled modules would be skipped
+	@$(BIN)/python -c 'from highwater.compiled.building import what_is_missing as m; raise SystemExit(bool(m()))' \
+		|| sh tools/install_packages.sh "brokers run in plain Python, and some tests are skipped" gcc python3-dev
 
 go-clients: $(VENV)/.ready # franz-go and sarama, in .tools/
 	@$(BIN)/python tools/build_go_clients.py
