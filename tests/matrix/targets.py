@@ -10,16 +10,19 @@ from benchmarks.brokers import ApacheKafka
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from highwater.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from highwater.testing.broker import BrokerProcess
 from highwater.testing.cluster import ClusterProcesses
 from highwater.testing.network import ZOOKEEPER, Network
 from highwater.testing.waiting import wait_until
+from highwater.testing.wire import WireClient
 from highwater_spark.exactly_once.brokers import TRANSACTION, Brokers, Coordinator
 from highwater_spark.exactly_once.connection import Address, Disconnected
 from highwater_spark.exactly_once.security import Security
 
 PATIENCE_SECONDS = 120.0
 TRANSACTION_LOG = "__transaction_state"
+METADATA_VERSION = 12
 FAST_ABORTS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000}
 
 
@@ -200,15 +203,29 @@ class Cluster(Target):
             self.await_whole()
 
     def await_whole(self) -> None:
-        """Return when nothing is left of what was done to it."""
+        """Return when nothing is left of what was done to it, and every broker knows.
+
+        One that was cut off from ZooKeeper says that all is as it was, until it hears otherwise.
+        """
         self.network.heal()
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
         def is_whole() -> bool:
-            topics = admin.list_topics(timeout=10).topics.values()
-            return all(len(part.isrs) == self.replicas for topic in topics for part in topic.partitions.values())
+            views = [self._view(broker) for broker in self._brokers.values()]
+            return views.count(views[0]) == self.replicas and all(
+                leader >= 0 and len(in_sync) == self.replicas for leader, in_sync in views[0].values()
+            )
 
         wait_until(is_whole, "every replica in sync", timeout_seconds=PATIENCE_SECONDS)
+
+    def _view(self, broker: BrokerProcess) -> dict[tuple[str, int], tuple[int, frozenset[int]]]:
+        """Return who leads each partition and who is in sync, as one broker tells."""
+        with WireClient(broker.bootstrap_servers) as client:
+            told = client.call(MetadataRequest(topics=None), MetadataResponse, METADATA_VERSION)
+        return {
+            (topic.name or "", partition.partition_index): (partition.leader_id, frozenset(partition.isr_nodes))
+            for topic in told.topics
+            for partition in topic.partitions
+        }
 
 
 class Apache(Target):
