@@ -113,6 +113,10 @@ class Faults:
             not out_of_sync(self._cluster)
         )
 
+    def _has_broken_disks(self) -> bool:
+        """Return whether a disk fails; its broker may not have noticed, and be in sync still."""
+        return any(machine.disk.fails_with is not None for machine in self._cluster.machines)
+
     # Processes ------------------------------------------------------------------------------------------------------
 
     def kill(self) -> None:
@@ -322,8 +326,8 @@ class Faults:
 
         That one loses what it had not synced, and is there again before anybody has missed it.
         """
-        if not self._is_healthy() or self._cluster.network.blocked:
-            return
+        if not self._is_healthy() or self._cluster.network.blocked or self._has_broken_disks():
+            return  # with a third that has lost its disk, nobody would have what was committed
         first, second = self._random.sample(self._cluster.machines, 2)
         self._note(f"kill -9 {first.name}")
         self._waits_for_health = True

@@ -389,11 +389,13 @@ class StoredLog:
         if self._is_broken:
             raise StorageError(f"{self.directory} failed before; its next start must check it")
         with self._disk_must_obey("close"):
-            flush = self._flush(with_last_indexes=True)
             end = self.log_end_offset
             is_blank = end == self.segments[0].base_offset and not len(self.producers)
-            if end != self._last_snapshot and not is_blank:
-                self._take_snapshot(end)
+            is_written = end != self._last_snapshot and not is_blank
+            if is_written:
+                self._take_snapshot(end)  # a new name: with it goes what every flush before has left to recovery
+            flush = self._flush(with_last_indexes=True)
+            if is_written:
                 flush.add_snapshot(end)
             for segment in self.segments:
                 segment.close()
