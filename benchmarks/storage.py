@@ -252,8 +252,13 @@ def p99(arena: Arena, broker: Broker) -> float:
 
 
 def make_cold(folder: Path) -> None:
-    """Have the page cache forget the segments in a folder."""
+    """Write out the segments in a folder, and have the page cache forget them."""
     subprocess.run(["sync", "-f", str(folder)], check=True)
+    forget_pages(folder)
+
+
+def forget_pages(folder: Path) -> None:
+    """Have the page cache forget segments that are on the disk already: nobody has to wait for that."""
     for path in folder.glob("*.log"):
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -290,7 +295,7 @@ class ColdReader:
                     offset = ends[-1]
                 else:
                     offset = 0
-                    make_cold(self._broker.directory / "data" / "cold-0")
+                    forget_pages(self._broker.directory / "data" / "cold-0")
 
 
 # Many partitions ------------------------------------------------------------------------------------------------------
