@@ -108,14 +108,16 @@ class Faults:
             machine.start()
 
     def _is_healthy(self) -> bool:
-        """Return whether every broker serves, and every replica of everything is in sync."""
-        return all(machine.is_serving and not machine.is_paused for machine in self._cluster.machines) and (
-            not out_of_sync(self._cluster)
-        )
+        """Return whether every broker serves, every disk works, and every replica of everything is in sync.
 
-    def _has_broken_disks(self) -> bool:
-        """Return whether a disk fails; its broker may not have noticed, and be in sync still."""
-        return any(machine.disk.fails_with is not None for machine in self._cluster.machines)
+        A broker may not have noticed that its disk does not work any more, and be in sync still.
+        """
+        machines = self._cluster.machines
+        return (
+            all(machine.is_serving and not machine.is_paused for machine in machines)
+            and all(machine.disk.fails_with is None for machine in machines)
+            and not out_of_sync(self._cluster)
+        )
 
     # Processes ------------------------------------------------------------------------------------------------------
 
@@ -326,9 +328,11 @@ class Faults:
 
         That one loses what it had not synced, and is there again before anybody has missed it.
         """
-        if not self._is_healthy() or self._cluster.network.blocked or self._has_broken_disks():
-            return  # with a third that has lost its disk, nobody would have what was committed
+        if not self._is_healthy() or self._cluster.network.blocked:
+            return
         first, second = self._random.sample(self._cluster.machines, 2)
+        if not has_replicas_elsewhere(self._cluster, {first.broker_id, second.broker_id}):
+            return  # what was committed would be in nobody's log
         self._note(f"kill -9 {first.name}")
         self._waits_for_health = True
         first.kill()
@@ -482,3 +486,12 @@ def out_of_sync(cluster: Cluster) -> list[str]:
             if set(decoded.isr) != set(replicas) or decoded.leader < 0:
                 found.append(f"{topic}-{index}: leader {decoded.leader}, in sync {decoded.isr} of {replicas}")
     return found
+
+
+def has_replicas_elsewhere(cluster: Cluster, brokers: set[int]) -> bool:
+    """Return whether every partition has a replica on another broker than these."""
+    for topic in cluster.store.children(paths.TOPICS):
+        record = TopicRecord.decode(paths.topic(topic), cluster.store.read(paths.topic(topic)).data)
+        if any(brokers.issuperset(replicas) for replicas in record.replicas.values()):
+            return False
+    return True
