@@ -268,7 +268,8 @@ def test_a_round_whose_segments_go_is_not_the_last(broker: BrokerProcess) -> Non
 
 
 def worker_ids(broker: BrokerProcess) -> set[str]:
-    return set(Path(f"/proc/{broker.pid}/task/{broker.pid}/children").read_text().split())
+    tasks = Path(f"/proc/{broker.pid}/task").glob("*/children")  # a child is a child of the thread that started it
+    return {child for task in tasks for child in task.read_text().split()}
 
 
 def workers_of(broker: BrokerProcess) -> int:

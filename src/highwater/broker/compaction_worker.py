@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import pickle
 import sys
-from typing import TYPE_CHECKING, Final, Protocol
+from concurrent.futures import ThreadPoolExecutor
+from subprocess import PIPE, Popen
+from typing import IO, TYPE_CHECKING, Final, Protocol
 
 from highwater.model.errors import StorageError
 from highwater.storage.compaction.messages import GO_ON, LENGTH, Job, Report, encode
 
 if TYPE_CHECKING:
-    from asyncio.subprocess import Process
+    from concurrent.futures import Future
 
 LAUNCHER: Final = "highwater.compiled.run"
 WORKER_MODULE: Final = "highwater.storage.compaction.worker"
@@ -32,40 +34,75 @@ class CompactionWorker(Protocol):
 
 
 class WorkerProcess:
-    """A job in a child process; see `storage.compaction.worker`."""
+    """A job in a child process; see `storage.compaction.worker`.
 
-    def __init__(self, process: Process) -> None:
-        self._process = process
+    A thread of its own starts it and listens to it: until a new process runs, who started it waits for milliseconds,
+    and the loop has none. That thread stays until the end, because the process is killed when it goes.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._thread = ThreadPoolExecutor(1, "compaction")
+        self._process = self._thread.submit(_start, job)
 
     @classmethod
     async def start(cls, job: Job) -> WorkerProcess:
         """Start a process and give it the job."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", LAUNCHER, WORKER_MODULE),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        assert process.stdin is not None
-        process.stdin.write(encode(job))
-        return cls(process)
+        return cls(job)
 
     async def report(self) -> Report:
         """Return the process's next word."""
-        assert self._process.stdout is not None
-        try:
-            (length,) = LENGTH.unpack(await self._process.stdout.readexactly(LENGTH.size))
-            report: Report = pickle.loads(await self._process.stdout.readexactly(length))  # noqa: S301 - our own child
-        except asyncio.IncompleteReadError:
-            raise StorageError("the process that compacts it ended without a word") from None
-        return report
+        return await asyncio.wrap_future(self._thread.submit(_next_report, self._process))
 
     def go_on(self) -> None:
         """Let the process compact the next group."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(GO_ON)
+        with contextlib.suppress(BrokenPipeError):  # it has ended: there will be no further report
+            _tell(self._process.result(), GO_ON)
 
     async def close(self) -> None:
         """Kill the process, if it is still there."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
-        await self._process.wait()
+        if self._process.done() and self._process.exception() is None:
+            self._process.result().kill()  # the thread, which may be listening, hears the end
+        await asyncio.wrap_future(self._thread.submit(_end, self._process))
+        self._thread.shutdown(wait=False)
+
+
+# In the thread --------------------------------------------------------------------------------------------------------
+
+
+def _start(job: Job) -> Popen[bytes]:
+    process = Popen([sys.executable, "-m", LAUNCHER, WORKER_MODULE], stdin=PIPE, stdout=PIPE)  # noqa: S603 - ourselves
+    with contextlib.suppress(BrokenPipeError):
+        _tell(process, encode(job))
+    return process
+
+
+def _tell(process: Popen[bytes], message: bytes) -> None:
+    assert process.stdin is not None
+    process.stdin.write(message)
+    process.stdin.flush()
+
+
+def _next_report(started: Future[Popen[bytes]]) -> Report:
+    try:
+        stdout = started.result().stdout
+    except OSError as error:
+        raise StorageError(f"no process can be started that compacts it: {error}") from error
+    assert stdout is not None
+    (length,) = LENGTH.unpack(_read(stdout, LENGTH.size))
+    report: Report = pickle.loads(_read(stdout, length))  # noqa: S301 - our own child
+    return report
+
+
+def _read(pipe: IO[bytes], size: int) -> bytes:
+    data = pipe.read(size)
+    if len(data) < size:
+        raise StorageError("the process that compacts it ended without a word")
+    return data
+
+
+def _end(started: Future[Popen[bytes]]) -> None:
+    if started.exception() is None:
+        process = started.result()
+        process.kill()
+        with contextlib.suppress(BrokenPipeError), process:  # closes its pipes and waits for it
+            pass

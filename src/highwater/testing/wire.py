@@ -13,6 +13,8 @@ from highwater.testing.waiting import PATIENCE_SECONDS
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 _LENGTH: Final = struct.Struct(">i")
+_CHUNK_BYTES: Final = 32 * 1024
+"""Little at a time: while the kernel copies, nobody else gets the processor, however modest we are."""
 
 
 class ConnectionClosed(Exception):
@@ -94,7 +96,7 @@ class WireClient:
         received = bytearray()
         while len(received) < size:
             try:
-                chunk = self.socket.recv(size - len(received))
+                chunk = self.socket.recv(min(size - len(received), _CHUNK_BYTES))
             except ConnectionResetError as error:
                 raise ConnectionClosed from error
             if not chunk:
