@@ -190,6 +190,13 @@ class Partition:
         self._refuse_waiters()
         self._wake_readers()
 
+    def doubt_watermark(self) -> None:
+        """Take nothing for committed until our leader says what is.
+
+        A power cut may have brought back what had been cut off our log, and something else was committed in its place.
+        """
+        self.high_watermark = Offset(self.log.log_start_offset)
+
     def close(self) -> None:
         """Tell those who wait for this partition that it is gone; readers look again and find out."""
         self.leads, self.leadership = False, None

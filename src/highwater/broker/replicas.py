@@ -113,7 +113,10 @@ class Replicas:
 
     def become_follower(self, name: TopicPartition, role: PartitionRole, settings: TopicSettings) -> None:
         """Follow `role.leader` from `role.leader_epoch` on; with NO_BROKER, wait. Raises StorageError."""
+        was_open = self.is_served(name)
         partition = self._opened(name, role.topic_id, settings, is_new=role.is_new)
+        if not was_open and not self.log_dir_of(partition.log).was_stopped_cleanly:
+            partition.doubt_watermark()
         partition.follow(role.leader, role.leader_epoch, replicas=role.replicas)
         self._partitions.role_changed(partition)
         if role.leader == NO_BROKER:

@@ -109,6 +109,10 @@ class LeaderEpochs:
         if len(kept) < len(self._entries):
             self._replace(kept)
 
+    def forget_after(self, epoch: int) -> None:
+        """Forget the epochs that are newer."""
+        self._replace([entry for entry in self._entries if entry.epoch <= epoch])
+
     def cut_start(self, log_start_offset: int) -> None:
         """Forget the epochs that end before the log starts; the one that covers the start begins there from now on."""
         covering = bisect_right(self._entries, log_start_offset, key=lambda entry: entry.start_offset) - 1

@@ -17,7 +17,7 @@ from highwater.storage.checkpoints import DamagedCheckpoint
 from highwater.storage.compaction import swap
 from highwater.storage.errors import DamagedSegment
 from highwater.storage.files import Files
-from highwater.storage.leader_epochs import LeaderEpochs
+from highwater.storage.leader_epochs import NO_EPOCH, LeaderEpochs
 from highwater.storage.log_config import LogConfig
 from highwater.storage.offset_index import OffsetIndex
 from highwater.storage.producer_state import ProducerStates
@@ -254,9 +254,15 @@ class _Loader:
                 replay.offset = header.base_offset + header.last_offset_delta + 1
             else:
                 self._follow(segment, position, replay, header, batch)
-            if header.leader_epoch > self.epochs.latest:
-                self.epochs.assign(header.leader_epoch, header.base_offset)
+            self._learn_epoch(header)
         self.report.checked_bytes += segment.size
+
+    def _learn_epoch(self, header: BatchHeader) -> None:
+        """Believe a batch more than the file of epochs, which may tell of later ones that a power cut took away."""
+        if NO_EPOCH < header.leader_epoch < self.epochs.epoch_at(header.base_offset):
+            self.epochs.forget_after(header.leader_epoch)
+        if header.leader_epoch > self.epochs.latest:
+            self.epochs.assign(header.leader_epoch, header.base_offset)
 
     @staticmethod
     def _follow(segment: Segment, position: int, replay: Replay, header: BatchHeader, batch: memoryview) -> None:

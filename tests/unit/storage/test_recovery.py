@@ -217,6 +217,13 @@ def test_damaged_leader_epochs_are_read_from_the_batches(crashed: LogBench, cont
     assert crashed.log.leader_epochs.entries == ((0, 0), (1, 5))
 
 
+def test_leader_epochs_of_batches_that_a_power_cut_took_back_are_forgotten(crashed: LogBench) -> None:
+    """Otherwise a follower would claim to have what its leader wrote in epoch 2, and keep what it has instead."""
+    (crashed.folder / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n1 5\n2 7\n")
+    crashed.open(clean=False)
+    assert crashed.log.leader_epochs.entries == ((0, 0), (1, 5))
+
+
 def test_leader_epochs_that_were_not_written_yet_are_read_from_the_batches(crashed: LogBench) -> None:
     (crashed.folder / "leader-epoch-checkpoint").unlink()
     crashed.open(clean=False)
