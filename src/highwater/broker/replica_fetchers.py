@@ -56,6 +56,8 @@ class ReplicaFetchers:
         self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
         self._tasks: dict[tuple[BrokerId, int], Task[None]] = {}
         self._assigned: dict[TopicPartition, tuple[tuple[BrokerId, int], Partition]] = {}
+        self._syncing: dict[TopicPartition, Task[None]] = {}
+        """What is not fetched yet, because what is there has to be on the disk first."""
         self._replicas: Replicas | None = None
 
     def serve(self, replicas: Replicas) -> None:
@@ -63,8 +65,23 @@ class ReplicaFetchers:
         self._replicas = replicas
 
     def follow(self, partition: Partition) -> None:
-        """Fetch from the partition's leader, as it is now."""
+        """Fetch from the partition's leader, as it is now.
+
+        The first fetch tells it that we have all that is in our log. Who has led may not have synced that yet; if a
+        sync is promised, it comes first.
+        """
         self.leave(partition.name)
+        if partition.wants_sync:
+            self._syncing[partition.name] = self._loop.create_task(self._sync_and_follow(partition))
+        else:
+            self._fetch_for(partition)
+
+    async def _sync_and_follow(self, partition: Partition) -> None:
+        await self.sync(partition)
+        if self._syncing.pop(partition.name, None) is not None:  # otherwise its disk has failed
+            self._fetch_for(partition)
+
+    def _fetch_for(self, partition: Partition) -> None:
         key = partition.leader, crc32(str(partition.name).encode()) % self._per_leader
         fetcher = self._fetchers.get(key) or self._start(key)
         fetcher.add(partition)
@@ -72,6 +89,9 @@ class ReplicaFetchers:
 
     def leave(self, name: TopicPartition) -> None:
         """Fetch for this partition no longer."""
+        syncing = self._syncing.pop(name, None)
+        if syncing is not None:
+            syncing.cancel()
         key, partition = self._assigned.pop(name, (None, None))
         if key is None or partition is None:
             return
@@ -82,6 +102,9 @@ class ReplicaFetchers:
 
     def close(self) -> None:
         """Fetch nothing any more."""
+        for syncing in self._syncing.values():
+            syncing.cancel()
+        self._syncing.clear()
         self._assigned.clear()
         for key in list(self._fetchers):
             self._end(key)
