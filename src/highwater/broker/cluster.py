@@ -57,8 +57,7 @@ class Cluster:
         self.controller_epoch = controller_epoch
         self.brokers = {broker.id: broker for broker in brokers}
         self.seem_gone: set[BrokerId] = set()
-        """Brokers that lead no longer, as we found out ourselves: they hung up and nobody listens at their address. We
-        are one of them while we have no session."""
+        """Brokers that hung up and at whose address nobody listens, as we found out ourselves."""
         self._departed: dict[BrokerId, tuple[LiveBroker, float]] = {}
         self.is_known = asyncio.Event()
         """Set from the moment on at which we know who is alive; clients that ask before have to wait for it."""

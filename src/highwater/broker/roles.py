@@ -106,10 +106,9 @@ class Roles:
         """Lead nothing: our session has ended, others may lead by now. The next controller tells us everything again.
 
         Without this, a leader that was paused for long would go on taking writes with acks=1 that are cut off again
-        when it follows. Clients are told so too: who asks us must not be sent to us.
+        when it follows.
         """
         self.told.clear()
-        self._cluster.seem_gone.add(self._broker_id)
         led = [(name, role) for name, role in self._followed.items() if role.leader == self._broker_id]
         self._followed.clear()
         for name, role in led:
