@@ -69,6 +69,12 @@ _RECONNECT_DELAY_S: Final = 0.05
 _RECONNECT_MAX_DELAY_S: Final = 1.0
 _IN_FLIGHT: Final = 1000
 """Reads sent before their answers are waited for."""
+_ASKED_IN_VAIN: Final = 100
+"""Questions that may wait for a lost connection to come back.
+
+Each leaves a byte in a socket by which kazoo wakes its own thread, and nobody takes it out: when that is full, whoever
+asks stands still, the event loop too.
+"""
 
 
 class ZooKeeperCoordination:
@@ -91,6 +97,7 @@ class ZooKeeperCoordination:
         self._watches: dict[tuple[str, str], _Watch] = {}
         self._session_watchers: list[Callable[[SessionState], None]] = []
         self._session_state = SessionState.CONNECTED
+        self._asked_in_vain = 0
 
     @classmethod
     async def connect(
@@ -139,6 +146,7 @@ class ZooKeeperCoordination:
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False) -> str:
         """Make a node and return its path."""
+        self._may_ask(path)
         acl = self._access.to(path)
         made: str = await self._answer(
             path, self._client.create_async(path, data, acl, ephemeral=ephemeral, sequence=sequence)
@@ -147,6 +155,7 @@ class ZooKeeperCoordination:
 
     async def read(self, path: str) -> Node:
         """Return the node."""
+        self._may_ask(path)
         data, stat = await self._answer(path, self._client.get_async(path))
         return _node(data, stat)
 
@@ -156,29 +165,37 @@ class ZooKeeperCoordination:
         On a thread: each question wakes kazoo's thread, and from the loop each would be a struggle for the interpreter
         (a new controller asks a thousand at once, while everybody waits for it).
         """
-        return await self._loop.run_in_executor(None, self._read_all, paths) if paths else []
+        if not paths:
+            return []
+        self._may_ask(paths[0], questions=len(paths))
+        return await self._loop.run_in_executor(None, self._read_all, paths)
 
     async def write(self, path: str, data: bytes, *, version: int = ANY_VERSION) -> int:
         """Replace the node's data and return the new version."""
+        self._may_ask(path)
         stat = await self._answer(path, self._client.set_async(path, data, version))
         return int(stat.version)
 
     async def delete(self, path: str, *, version: int = ANY_VERSION) -> None:
         """Take the node away."""
+        self._may_ask(path)
         await self._answer(path, self._client.delete_async(path, version))
 
     async def exists(self, path: str) -> bool:
         """Return whether there is such a node."""
+        self._may_ask(path)
         return await self._answer(path, self._client.exists_async(path)) is not None
 
     async def children(self, path: str) -> list[str]:
         """Return the names right below, sorted."""
+        self._may_ask(path)
         return sorted(await self._answer(path, self._client.get_children_async(path)))
 
     async def multi(self, operations: Sequence[Operation]) -> list[Outcome]:
         """Do all of them, or none."""
         if not operations:
             return []
+        self._may_ask(operations[0].path)
         transaction = self._client.transaction()
         for operation in operations:
             match operation:
@@ -222,6 +239,13 @@ class ZooKeeperCoordination:
         self._client.close()
 
     # Answers --------------------------------------------------------------------------------------------------------
+
+    def _may_ask(self, path: str, *, questions: int = 1) -> None:
+        """Refuse what would only wait beside many others for a connection."""
+        if self._session_state is not SessionState.CONNECTED:
+            if self._asked_in_vain + questions > _ASKED_IN_VAIN:
+                raise Disconnected(path)
+            self._asked_in_vain += questions
 
     def _read_all(self, paths: Sequence[str]) -> list[Node | None]:
         nodes: list[Node | None] = []
@@ -295,6 +319,7 @@ class ZooKeeperCoordination:
         for on_state in list(self._session_watchers):
             on_state(state)
         if state is SessionState.CONNECTED:
+            self._asked_in_vain = 0
             for watch in list(self._watches.values()):
                 watch.arm()
                 watch.tell()

@@ -62,6 +62,29 @@ async def test_reading_many_fails_when_the_connection_does() -> None:
             await store.close()
 
 
+async def test_however_much_is_asked_while_it_is_away_the_loop_goes_on() -> None:
+    """Two brokers stood still: each question left a byte in a socket of kazoo's, until that was full."""
+    with ZooKeeperProcess() as server:
+        store = await ZooKeeperCoordination.connect(server.address, session_timeout_ms=2000)
+        states: asyncio.Queue[SessionState] = asyncio.Queue()
+        store.on_session(states.put_nowait)
+        try:
+            await store.create("/a")
+            server.kill()
+            while await states.get() is not SessionState.SUSPENDED:
+                pass
+            asked = await asyncio.gather(*(store.read("/a") for _ in range(20_000)), return_exceptions=True)
+            assert {type(answer) for answer in asked} == {Disconnected}
+            with pytest.raises(Disconnected):
+                await store.read_many(["/a"] * 1000)
+            server.start()
+            while await states.get() is not SessionState.CONNECTED:
+                pass
+            assert await store.exists("/a")
+        finally:
+            await store.close()
+
+
 async def test_others_cannot_change_nodes_that_are_closed_to_them_nor_read_secrets(zookeeper: ZooKeeperProcess) -> None:
     address = f"{zookeeper.address}/guarded"
     ours = await ZooKeeperCoordination.connect(
