@@ -259,10 +259,13 @@ class _Loader:
 
     def _learn_epoch(self, header: BatchHeader) -> None:
         """Believe a batch more than the file of epochs, which may tell of later ones that a power cut took away."""
-        if NO_EPOCH < header.leader_epoch < self.epochs.epoch_at(header.base_offset):
-            self.epochs.forget_after(header.leader_epoch)
-        if header.leader_epoch > self.epochs.latest:
-            self.epochs.assign(header.leader_epoch, header.base_offset)
+        epoch = header.leader_epoch
+        if epoch > self.epochs.latest:
+            self.epochs.assign(epoch, header.base_offset)
+        elif NO_EPOCH < epoch < self.epochs.latest and epoch < self.epochs.epoch_at(header.base_offset):
+            self.epochs.forget_after(epoch)
+            if epoch > self.epochs.latest:
+                self.epochs.assign(epoch, header.base_offset)
 
     @staticmethod
     def _follow(segment: Segment, position: int, replay: Replay, header: BatchHeader, batch: memoryview) -> None:

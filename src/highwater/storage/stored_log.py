@@ -371,6 +371,8 @@ class StoredLog:
             self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.log_end_offset))
         elif flush.has_failed:
             self._is_broken = True
+        else:  # nobody waited for it: what it would have synced is left to the next one
+            self._names_changed = self._is_folder_unsynced = True
 
     def flush(self) -> None:
         """Return when all that is written is on the disk. Raises StorageError."""

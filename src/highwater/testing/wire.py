@@ -14,7 +14,7 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 
 _LENGTH: Final = struct.Struct(">i")
 _CHUNK_BYTES: Final = 32 * 1024
-"""Little at a time: while the kernel copies, nobody else gets the processor, however modest we are."""
+"""Little at a time: the kernel does not stop in the midst of a copy, and benchmarks have readers beside brokers."""
 
 
 class ConnectionClosed(Exception):

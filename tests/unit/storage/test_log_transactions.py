@@ -232,3 +232,13 @@ def test_a_clean_stop_syncs_the_indexes_that_every_flush_left_out(tmp_path: Path
     bench.log.close().run()
     (segment,) = bench.log.segments
     assert {*segment.index_paths(), bench.folder} <= files.opened
+
+
+def test_a_flush_that_nobody_waited_for_is_left_to_the_next_one(rolled_where_flushed: LogBench) -> None:
+    """A replica may be told to follow another leader while it waits for a thread to sync: then no thread does."""
+    bench, files = rolled_where_flushed, rolled_where_flushed.files
+    assert isinstance(files, Observed)
+    bench.log.finish_flush(bench.log.start_flush())
+    files.opened.clear()
+    bench.log.flush()
+    assert bench.folder in files.opened, "the names of its files"
