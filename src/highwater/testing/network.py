@@ -12,7 +12,6 @@ hear nothing. Who connects is known by the client id that brokers give; ZooKeepe
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 import struct
 from collections.abc import Hashable
@@ -20,6 +19,7 @@ from typing import Final
 
 from highwater.testing.loop_thread import LoopThread
 from highwater.testing.ports import HOST
+from highwater.testing.tunnels import Tunnels, until_one_ends
 
 Place = Hashable
 """Who may be cut off from whom: the id of a broker, or `ZOOKEEPER`."""
@@ -39,8 +39,7 @@ class Network(LoopThread):
         super().__init__("network")
         self._cut: set[tuple[Place, Place]] = set()
         self._changed: asyncio.Condition | None = None
-        self._servers: list[asyncio.Server] = []
-        self._tunnels: set[asyncio.Task[None]] = set()
+        self._tunnels = Tunnels()
 
     def stand_before(self, target: tuple[str, int], name: Place, *, asked_by: Place | None = None) -> int:
         """Return the port of a proxy for the server called `name`; `asked_by` is who uses it, if only one does."""
@@ -60,11 +59,8 @@ class Network(LoopThread):
         self._changed = asyncio.Condition()
 
     async def _end(self) -> None:
-        for server in self._servers:
-            server.close()
-        for tunnel in self._tunnels:
-            tunnel.cancel()
-        await asyncio.gather(*self._tunnels, return_exceptions=True)
+        await self._change(set())  # who waits for a way that is cut would not see that all hang up
+        await self._tunnels.end()
 
     async def _change(self, cut: set[tuple[Place, Place]]) -> None:
         assert self._changed is not None
@@ -73,48 +69,21 @@ class Network(LoopThread):
             self._changed.notify_all()
 
     async def _listen(self, target: tuple[str, int], name: Place, asked_by: Place | None) -> int:
-        async def on_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            tunnel = asyncio.create_task(self._tunnel(reader, writer, target, name, asked_by))
-            self._tunnels.add(tunnel)
-            tunnel.add_done_callback(self._tunnels.discard)
-
-        server = await asyncio.start_server(on_client, HOST, 0)
-        self._servers.append(server)
-        port: int = server.sockets[0].getsockname()[1]
-        return port
-
-    async def _tunnel(
-        self,
-        from_client: asyncio.StreamReader,
-        to_client: asyncio.StreamWriter,
-        target: tuple[str, int],
-        server: Place,
-        client: Place | None,
-    ) -> None:
-        """Pass bytes both ways until either side ends."""
-        writers = [to_client]
-        try:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                first = b""
-                if client is None:
-                    client, first = await _introduction(from_client)
-                await self._open(client, server)
-                from_server, to_server = await asyncio.open_connection(*target)
-                writers.append(to_server)
+        async def tunnel(from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+            """Pass bytes both ways until either side ends."""
+            client, first = (asked_by, b"") if asked_by is not None else await _introduction(from_client)
+            await self._open(client, name)
+            from_server, to_server = await asyncio.open_connection(*target)
+            try:
                 to_server.write(first)
-                pumps = [
-                    asyncio.create_task(self._pump(from_client, to_server, client, server)),
-                    asyncio.create_task(self._pump(from_server, to_client, server, client)),
-                ]
-                try:
-                    await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    for pump in pumps:
-                        pump.cancel()
-                    await asyncio.gather(*pumps, return_exceptions=True)
-        finally:
-            for writer in writers:
-                writer.transport.abort()
+                await until_one_ends(
+                    self._pump(from_client, to_server, client, name),
+                    self._pump(from_server, to_client, name, client),
+                )
+            finally:
+                to_server.transport.abort()
+
+        return self._tunnels.listen(HOST, tunnel)
 
     async def _pump(
         self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, sender: Place, receiver: Place

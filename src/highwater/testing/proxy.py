@@ -1,12 +1,12 @@
 """A TCP proxy in front of a broker that loses an answer on demand: the append happens, the client never hears of it."""
 
 import asyncio
-import contextlib
 import struct
 import threading
 from typing import Final
 
 from highwater.testing.loop_thread import LoopThread
+from highwater.testing.tunnels import Tunnels, until_one_ends
 
 _LENGTH: Final = struct.Struct(">i")
 _PORT: Final = struct.Struct(">i")
@@ -31,9 +31,7 @@ class LossyProxy(LoopThread):
         self._port = 0
         self._doomed_api: int | None = None
         self._lost = threading.Event()
-        self._server: asyncio.Server | None = None
-        self._tunnels: set[asyncio.Task[None]] = set()
-        self._clients: list[asyncio.StreamWriter] = []
+        self._tunnels = Tunnels()
 
     @property
     def bootstrap(self) -> str:
@@ -47,42 +45,21 @@ class LossyProxy(LoopThread):
         return self._lost
 
     async def _begin(self) -> None:
-        def on_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self._clients.append(writer)
-            tunnel = asyncio.create_task(self._tunnel(reader, writer))
-            self._tunnels.add(tunnel)
-            tunnel.add_done_callback(self._tunnels.discard)
-
-        self._server = await asyncio.start_server(on_client, self._host, 0)
-        self._port = self._server.sockets[0].getsockname()[1]
+        self._port = self._tunnels.listen(self._host, self._tunnel)
 
     async def _end(self) -> None:
-        assert self._server is not None
-        self._server.close()
-        for tunnel in self._tunnels:
-            tunnel.cancel()
-        await asyncio.gather(*self._tunnels, return_exceptions=True)
-        for client in self._clients:  # one that came just now has a tunnel that has not begun
-            client.transport.abort()
+        await self._tunnels.end()
 
     async def _tunnel(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         """Pass one client's frames until either side ends, or an answer is to be lost."""
         from_broker, to_broker = await asyncio.open_connection(self._host, self._broker_port)
         doomed: set[int] = set()
-        pumps = {
-            asyncio.create_task(self._pass_requests(from_client, to_broker, doomed)),
-            asyncio.create_task(self._pass_answers(from_broker, to_client, doomed)),
-        }
         try:
-            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            await until_one_ends(
+                self._pass_requests(from_client, to_broker, doomed), self._pass_answers(from_broker, to_client, doomed)
+            )
         finally:
-            for pump in pumps:
-                pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
-            for writer in (to_client, to_broker):
-                writer.close()
-                with contextlib.suppress(OSError):
-                    await writer.wait_closed()
+            to_broker.transport.abort()
 
     async def _pass_requests(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, doomed: set[int]) -> None:
         while True:
