@@ -108,14 +108,14 @@ class Faults:
             machine.start()
 
     def _is_healthy(self) -> bool:
-        """Return whether every broker serves, every disk works, and every replica of everything is in sync.
+        """Return whether every broker serves and will go on, and every replica of everything is in sync.
 
-        A broker may not have noticed that its disk does not work any more, and be in sync still.
+        A broker whose disk is full or broken, or that dies at one of its next writes, may be in sync still.
         """
         machines = self._cluster.machines
         return (
-            all(machine.is_serving and not machine.is_paused for machine in machines)
-            and all(machine.disk.fails_with is None for machine in machines)
+            all(machine.is_serving and not machine.is_paused and not machine.is_doomed for machine in machines)
+            and all(machine.disk.fails_with is None and machine.disk.capacity_bytes is None for machine in machines)
             and not out_of_sync(self._cluster)
         )
 

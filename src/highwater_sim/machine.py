@@ -71,6 +71,8 @@ class Machine:
         self.node: Node | None = None
         self.loop: SimLoop | None = None
         self.is_serving = False
+        self.is_doomed = False
+        """Whether it dies before one of the next changes of its disk."""
         self.on_turn: Callable[[Machine], None] = lambda _: None
         self.on_started: Callable[[Machine], None] = lambda _: None
 
@@ -146,6 +148,7 @@ class Machine:
             return
         # What was under way is kept: collected, it would run the `finally` clauses that a killed process never runs.
         self._kept += [self.node, self._main, *loop.die()]
+        self.is_doomed = False
         self.disk.before_change = lambda: None
         self.disk.process_ended()
         if self.host.has_power:
@@ -179,6 +182,7 @@ class Machine:
                 self.loop.is_dying = True
                 raise ProcessDied
 
+        self.is_doomed = True
         self.disk.before_change = before_change
 
     def dispose(self) -> None:
