@@ -1,7 +1,9 @@
 """Brokers die, stall and move their data while a client writes: everything acknowledged is there, once, in order."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import pytest
@@ -13,6 +15,9 @@ from highwater.testing.waiting import wait_until
 TOPIC = "ledger"
 PARTITIONS = 3
 MIN_ACKED_BETWEEN_FAULTS = 200
+SESSION_MS = 4000
+MAX_LAG_MS = 3000
+WRITTEN_IN_VAIN = 900
 Look: TypeAlias = Callable[[ClusterProcesses], Any]
 
 
@@ -68,20 +73,26 @@ class Writer:
         self._producer.flush(60)
 
 
-@pytest.fixture
-def written(highwater_cluster_factory: Callable[..., ClusterProcesses], look: Look) -> Iterator[Any]:
-    cluster = highwater_cluster_factory(3, min_insync_replicas=2, zookeeper_session_timeout_ms=4000)
-    view = look(cluster)
+@contextmanager
+def writing(cluster: ClusterProcesses, view: Any) -> Iterator[tuple[Any, Writer]]:
+    """Write as long as the block lasts; then everything that was acknowledged must be there."""
     view.create(TOPIC, PARTITIONS, 3)
     writer = Writer(cluster.bootstrap_servers)
     try:
         writer.go_on()
-        yield cluster, view, writer
+        yield view, writer
         writer.go_on()
     finally:
         writer.stop()
     assert writer.failed == []
     assert read_all(cluster) == writer.acked
+
+
+@pytest.fixture
+def written(highwater_cluster_factory: Callable[..., ClusterProcesses], look: Look) -> Iterator[Any]:
+    cluster = highwater_cluster_factory(3, min_insync_replicas=2, zookeeper_session_timeout_ms=SESSION_MS)
+    with writing(cluster, look(cluster)) as (view, writer):
+        yield cluster, view, writer
 
 
 def read_all(cluster: ClusterProcesses) -> dict[int, list[int]]:
@@ -102,8 +113,8 @@ def read_all(cluster: ClusterProcesses) -> dict[int, list[int]]:
     return found
 
 
-def all_in_sync(view: Any) -> bool:
-    return all(len(partition.isrs) == 3 for partition in view.topic(TOPIC).partitions.values())
+def all_in_sync(view: Any, topic: str = TOPIC) -> bool:
+    return all(len(partition.isrs) == 3 for partition in view.topic(topic).partitions.values())
 
 
 def test_the_controller_and_then_a_leader_are_killed(written: Any) -> None:
@@ -136,6 +147,29 @@ def test_zookeeper_restarts_and_nobody_notices(written: Any) -> None:
     cluster.zookeeper.start()
     writer.go_on()
     view.create("made-afterwards", 1, 3)
+
+
+def test_brokers_answer_stop_and_come_back_while_zookeeper_stays_away(
+    highwater_cluster_factory: Callable[..., ClusterProcesses], look: Look
+) -> None:
+    """A broker dies, so that the others have more to write down than may wait: none of them stands still for it."""
+    cluster = highwater_cluster_factory(
+        3, min_insync_replicas=2, replica_lag_time_max_ms=MAX_LAG_MS, zookeeper_session_timeout_ms=SESSION_MS
+    )
+    with writing(cluster, look(cluster)) as (view, writer):
+        view.create("wide", WRITTEN_IN_VAIN, 3)
+        wait_until(lambda: all_in_sync(view, "wide"), "all of it is there", timeout_seconds=60)
+        cluster.zookeeper.kill()
+        writer.go_on()
+        cluster.brokers[1].kill()
+        for _ in range(3):
+            time.sleep(MAX_LAG_MS / 1000)
+            assert {frozenset(view.live(broker)) for broker in cluster.running} == {frozenset(cluster.brokers)}
+        assert cluster.brokers[2].stop() == 0
+        cluster.zookeeper.start()
+        cluster.brokers[1].start()
+        cluster.brokers[2].start()
+        wait_until(lambda: all_in_sync(view) and all_in_sync(view, "wide"), "all have caught up", timeout_seconds=60)
 
 
 def test_a_broker_is_stopped_cleanly_and_the_preferred_leaders_lead_again_when_it_is_back(written: Any) -> None:

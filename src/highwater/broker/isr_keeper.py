@@ -122,7 +122,8 @@ class IsrKeeper:
                 if await self._look_up(partition, proposal, path):
                     return
             except CoordinationError as error:
-                events.warning("isr_not_written", partition=partition.name, reason=str(error))
+                if pause_s == FIRST_PAUSE_S:  # said once: hundreds may be tried again for as long as ZooKeeper is away
+                    events.warning("isr_not_written", partition=partition.name, reason=str(error))
             else:
                 self._committed(partition, proposal, proposal.isr, version)
                 return
