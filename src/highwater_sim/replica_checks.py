@@ -125,7 +125,11 @@ class ReplicaChecks:
         node = self._cluster.store.find(path)
         if node is not None:
             topic = path.rpartition("/")[2]
-            for index, replicas in TopicRecord.decode(path, node.data).replicas.items():
+            written = TopicRecord.decode(path, node.data).replicas
+            for name in self._states:
+                if name.topic == topic and name.partition not in written:
+                    self._fail("partitions-stay", f"{name} has a state and is no longer part of its topic")
+            for index, replicas in written.items():
                 self._assigned[TopicPartition(topic, index)] = replicas
 
     def _state_written(self, path: str) -> None:

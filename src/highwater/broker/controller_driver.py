@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from highwater.broker.controller_news import ControllerNews
@@ -37,13 +37,13 @@ from highwater.controller.events import (
     WriteStates,
 )
 from highwater.coordination import paths
-from highwater.coordination.port import CoordinationError, NoNode
+from highwater.coordination.port import CoordinationError, NodeExists, NoNode
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.ids import BrokerId, TopicPartition
 from highwater.model.log_events import EventLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 
     from highwater.broker.roles import Roles
     from highwater.config.broker_config import BrokerConfig
@@ -159,12 +159,31 @@ class ControllerDriver:
             office = self._require_office()
             await self._do(office, event)
 
+    @asynccontextmanager
+    async def decision(self) -> AsyncIterator[Callable[[Event], Awaitable[None]]]:
+        """Write down what an administrator wants, and pass it to the core with what is yielded.
+
+        Nothing else is decided in between: a core that does not know all of a topic would write over the rest of it.
+        Nor does it stay in office if it is not known what was written. NOT_CONTROLLER if we are not it (any more).
+        """
+        async with self._turn:
+            office = self._require_office()
+            try:
+                yield functools.partial(self._do, office)
+            except NodeExists:
+                raise
+            except CoordinationError as error:
+                raise self._stepped_down(office, error) from error
+
     async def _do(self, office: _Office, event: Event) -> None:
         try:
             await self._carry_out(office, office.core.step(event))
         except (CoordinationError, Deposed) as error:
-            self._step_down(office, error)
-            raise KafkaError(f"this controller stepped down: {error}", code=ErrorCode.NOT_CONTROLLER) from error
+            raise self._stepped_down(office, error) from error
+
+    def _stepped_down(self, office: _Office, reason: KafkaError) -> KafkaError:
+        self._step_down(office, reason)
+        return KafkaError(f"this controller stepped down: {reason}", code=ErrorCode.NOT_CONTROLLER)
 
     async def everybody_knows(self, timeout_s: float) -> None:
         """Wait until every live broker has heard what there is to tell, or for this long."""

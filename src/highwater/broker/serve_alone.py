@@ -9,7 +9,7 @@ from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from highwater.broker.topic_rules import NewTopic
     from highwater.broker.topic_store import TopicStore
@@ -67,26 +67,31 @@ class ServeAlone:
         for name in sorted(await self._store.to_be_deleted()):
             half_deleted = self._topics.get(name)
             if half_deleted is not None:
-                await self.deleted(half_deleted)
+                await self._delete(half_deleted)
 
     def is_moving(self, name: str) -> bool:  # noqa: ARG002 - part of how topics are served
         """Return False: there is nowhere to move to."""
         return False
 
-    async def created(self, topic: Topic) -> None:
-        """Serve a topic that was written down."""
+    async def create(self, topic: Topic, write: Callable[[], Awaitable[None]]) -> None:
+        """Have a topic written down, and serve it."""
+        await write()
         self._topics.put(topic)
         await self._serve(topic, range(len(topic.partitions)), are_new=True)
 
-    async def grown(self, topic: Topic, added: list[PartitionState]) -> None:
-        """Serve further partitions of a topic."""
+    async def grow(self, topic: Topic, write: Callable[[], Awaitable[list[PartitionState]]]) -> None:
+        """Have further partitions of a topic written down, and serve them."""
         before = len(topic.partitions)
-        topic.partitions += added
+        topic.partitions += await write()
         await self._serve(topic, range(before, len(topic.partitions)), are_new=True)
         self._topics.changed(topic.name)
 
-    async def deleted(self, topic: Topic) -> None:
-        """Serve a topic no longer, delete its data, then forget it."""
+    async def delete(self, topic: Topic, write: Callable[[], Awaitable[None]]) -> None:
+        """Have a topic's deletion written down, and delete it."""
+        await write()
+        await self._delete(topic)
+
+    async def _delete(self, topic: Topic) -> None:
         self._topics.remove(topic)
         for count, index in enumerate(self._local(topic, range(len(topic.partitions))), start=1):
             self._replicas.drop(TopicPartition(topic.name, index))

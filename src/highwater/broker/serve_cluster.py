@@ -18,6 +18,8 @@ from highwater.protocol.messages.create_topics import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from highwater.broker.cluster import Cluster
     from highwater.broker.controller_driver import ControllerDriver
     from highwater.broker.topic_rules import NewTopic
@@ -46,28 +48,33 @@ class ServeByController:
         """Return whether partitions of a topic are being moved to other brokers."""
         return any(partition.topic == name for partition, _ in self._driver.core.moving())
 
-    async def created(self, topic: Topic) -> None:
-        """Have a topic served that was written down."""
+    async def create(self, topic: Topic, write: Callable[[], Awaitable[None]]) -> None:
+        """Have a topic written down, and served by the brokers."""
         controlled = ControlledTopic(
             topic.name,
             topic.id,
             {index: _controlled(state) for index, state in enumerate(topic.partitions)},
             allows_unclean=topic.settings[replication.UNCLEAN_LEADER_ELECTION_ENABLE],
         )
-        await self._driver.happens(TopicCreated(controlled))
+        async with self._driver.decision() as tell_core:
+            await write()
+            await tell_core(TopicCreated(controlled))
         await self._driver.everybody_knows(PATIENCE_S)
 
-    async def grown(self, topic: Topic, added: list[PartitionState]) -> None:
-        """Have further partitions of a topic served."""
+    async def grow(self, topic: Topic, write: Callable[[], Awaitable[list[PartitionState]]]) -> None:
+        """Have further partitions of a topic written down, and served by the brokers."""
         first = len(topic.partitions)
-        partitions = {index: _controlled(state) for index, state in enumerate(added, start=first)}
-        await self._driver.happens(PartitionsAdded(topic.name, partitions))
+        async with self._driver.decision() as tell_core:
+            added = {index: _controlled(state) for index, state in enumerate(await write(), start=first)}
+            await tell_core(PartitionsAdded(topic.name, added))
         await self._driver.everybody_knows(PATIENCE_S)
 
-    async def deleted(self, topic: Topic) -> None:
+    async def delete(self, topic: Topic, write: Callable[[], Awaitable[None]]) -> None:
         """Have a topic deleted everywhere; one that has replicas on dead brokers is forgotten when they return."""
-        forgotten = self._driver.when_deleted(topic.name)
-        await self._driver.happens(DeletionDecided(topic.name))
+        async with self._driver.decision() as tell_core:
+            await write()
+            forgotten = self._driver.when_deleted(topic.name)
+            await tell_core(DeletionDecided(topic.name))
         await self._driver.everybody_knows(PATIENCE_S)
         live = self._driver.core.brokers
         if all(replica in live for partition in topic.partitions for replica in partition.replicas):

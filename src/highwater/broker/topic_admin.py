@@ -18,7 +18,7 @@ from highwater.model.log_events import EventLog
 from highwater.model.unique_ids import new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from highwater.broker.changes import Changes
     from highwater.broker.cluster import Cluster
@@ -39,14 +39,14 @@ class Serving(Protocol):
     def is_moving(self, name: str) -> bool:
         """Return whether partitions of a topic are being moved to other brokers."""
 
-    async def created(self, topic: Topic) -> None:
-        """Serve a topic that was written down."""
+    async def create(self, topic: Topic, write: Callable[[], Awaitable[None]]) -> None:
+        """Have a topic written down, and serve it."""
 
-    async def grown(self, topic: Topic, added: list[PartitionState]) -> None:
-        """Serve further partitions of a topic."""
+    async def grow(self, topic: Topic, write: Callable[[], Awaitable[list[PartitionState]]]) -> None:
+        """Have further partitions of a topic written down, and serve them."""
 
-    async def deleted(self, topic: Topic) -> None:
-        """Serve a topic no longer whose deletion was written down, delete its data, then forget it."""
+    async def delete(self, topic: Topic, write: Callable[[], Awaitable[None]]) -> None:
+        """Have a topic's deletion written down; serve it no longer, delete its data, then forget it."""
 
     async def create_elsewhere(self, wanted: NewTopic) -> Topic:
         """Let the controller make a topic, and return it once this broker knows it."""
@@ -96,8 +96,7 @@ class TopicAdmin:
         self._check_controller()
         topic = self._plan(wanted)
         if not validate_only:
-            await self._store.create(topic, self._cluster.controller_epoch)
-            await self._serving.created(topic)
+            await self._serving.create(topic, lambda: self._store.create(topic, self._cluster.controller_epoch))
             events.info("topic_created", topic=topic.name, partitions=len(topic.partitions))
         return topic
 
@@ -123,8 +122,7 @@ class TopicAdmin:
         added = self._plan_growth(topic, total, assignments)
         if validate_only:
             return
-        states = await self._store.grow(topic, added, self._cluster.controller_epoch)
-        await self._serving.grown(topic, states)
+        await self._serving.grow(topic, lambda: self._store.grow(topic, added, self._cluster.controller_epoch))
         events.info("topic_grown", topic=name, partitions=total)
 
     async def _delete_named(self, name: str) -> None:
@@ -132,8 +130,7 @@ class TopicAdmin:
             raise KafkaError("delete.topic.enable is false", code=ErrorCode.TOPIC_DELETION_DISABLED)
         self._check_controller()
         topic = self._named(name)
-        await self._store.decide_deletion(topic)
-        await self._serving.deleted(topic)
+        await self._serving.delete(topic, lambda: self._store.decide_deletion(topic))
         events.info("topic_deleted", topic=name)
 
     def _plan(self, wanted: NewTopic) -> Topic:

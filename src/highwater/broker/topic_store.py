@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from highwater.broker.topics import PartitionState, Topic
 from highwater.config.topic_settings import TopicSettings
 from highwater.coordination import paths, records
-from highwater.coordination.port import Create, Delete, Write
+from highwater.coordination.port import Create, Delete, NodeExists, Write
 from highwater.coordination.records import BadRecord, PartitionStateRecord, TopicRecord
+from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.ids import BrokerId, LeaderEpoch
 
 if TYPE_CHECKING:
@@ -70,11 +73,25 @@ class TopicStore:
     async def grow(
         self, topic: Topic, added: Sequence[tuple[BrokerId, ...]], controller_epoch: int
     ) -> list[PartitionState]:
-        """Write further partitions of a topic, and return their states."""
+        """Write further partitions of a topic, and return their states.
+
+        They are added to what is written, not to what this broker knows of it: it may not have heard the newest.
+        """
+        path, first = paths.topic(topic.name), len(topic.partitions)
+        (node,) = await self._store.read_many([path])
+        if node is None:
+            raise KafkaError(f"there is no topic {topic.name}", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        record = TopicRecord.decode(path, node.data)
+        if len(record.replicas) != first:
+            raise KafkaError(
+                f"{topic.name} has {len(record.replicas)} partitions, and this broker has heard of {first} until now",
+                code=ErrorCode.NOT_CONTROLLER,
+            )
         states = [self._first_state(replicas) for replicas in added]
+        grown = replace(record, replicas={**record.replicas, **dict(enumerate(added, start=first))})
         await self._create_with_states(
-            [Write(paths.topic(topic.name), _record(topic, [*topic.partitions, *states]).encode())],
-            _state_creations(topic.name, enumerate(states, start=len(topic.partitions)), controller_epoch),
+            [Write(path, grown.encode(), node.version)],
+            _state_creations(topic.name, enumerate(states, start=first), controller_epoch),
         )
         return states
 
@@ -91,8 +108,8 @@ class TopicStore:
 
     async def decide_deletion(self, topic: Topic) -> None:
         """Write down that a topic is to be deleted: from here on it will be, whatever happens."""
-        if not await self._store.exists(paths.deleted_topic(topic.name)):
-            await self._store.create(paths.deleted_topic(topic.name))
+        with suppress(NodeExists):
+            await self._store.multi([*self._fence(), Create(paths.deleted_topic(topic.name))])
 
     async def finish_deletion(self, topic: Topic) -> None:
         """Forget a topic whose data is gone, the decision to delete it last."""
