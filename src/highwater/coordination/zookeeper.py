@@ -67,6 +67,8 @@ _ERRORS: Final[dict[type[Exception], type[CoordinationError]]] = {
 }
 _RECONNECT_DELAY_S: Final = 0.05
 _RECONNECT_MAX_DELAY_S: Final = 1.0
+_RECONNECT_MAX_SESSION_SHARE: Final = 0.125
+"""kazoo waits two thirds of a session for a server that accepts and says nothing; the next must be asked in time."""
 _IN_FLIGHT: Final = 1000
 """Reads sent before their answers are waited for."""
 _ASKED_IN_VAIN: Final = 100
@@ -121,7 +123,10 @@ class ZooKeeperCoordination:
             hosts,
             timeout=session_timeout_ms / 1000,
             connection_retry=KazooRetry(
-                max_tries=-1, delay=_RECONNECT_DELAY_S, max_delay=_RECONNECT_MAX_DELAY_S, backoff=2
+                max_tries=-1,
+                delay=_RECONNECT_DELAY_S,
+                max_delay=min(_RECONNECT_MAX_DELAY_S, session_timeout_ms / 1000 * _RECONNECT_MAX_SESSION_SHARE),
+                backoff=2,
             ),
             auth_data=None if digest is None else [("digest", ":".join(digest))],
         )
