@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from highwater.broker.cluster import registration
-from highwater.broker.config_news import ConfigNews, leave_note
+from highwater.broker.config_news import ConfigNews
 from highwater.broker.controller_driver import ControllerDriver
 from highwater.broker.marker_router import MarkerRouter
 from highwater.broker.membership import Membership
@@ -91,10 +91,6 @@ class Member:
             client_id=f"broker-{self._broker_id}-{purpose}",
             timeout_s=self._config[network.REQUEST_TIMEOUT_MS] / 1000,
         )
-
-    async def announce(self, entity_path: str) -> None:
-        """Tell the other brokers whose configs were written."""
-        await leave_note(self._store, entity_path)
 
     async def log_dir_failed(self) -> None:
         """Tell the controller that one of our disks has failed."""

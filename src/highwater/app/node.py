@@ -357,7 +357,7 @@ class Node:
             topics=topics,
             replicas=replicas,
             changes=changes,
-            announce=None if member is None else member.announce,
+            tells_others=member is not None,
         )
         topic_admin = TopicAdmin(
             config,

@@ -20,7 +20,7 @@ from highwater.model.ids import BrokerId, TopicPartition
 from highwater.model.log_events import EventLog
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from highwater.broker.changes import Changes
     from highwater.broker.serve_alone import LocalReplicas
@@ -51,17 +51,17 @@ class ConfigAdmin:
         topics: Topics,
         replicas: LocalReplicas,
         changes: Changes,
-        announce: Callable[[str], Awaitable[None]] | None = None,
+        tells_others: bool = False,
     ) -> None:
-        """`announce` tells the other brokers, if there are any, whose configs were written, like `topics/orders`."""
+        """With `tells_others`, every change leaves a note for the other brokers."""
         self._broker_id = broker_id
         self._config = config
         self._store = store
         self._topics = topics
         self._replicas = replicas
         self._changes = changes
-        self._announce = announce
-        self.groups = GroupConfigs(config, store=store, changes=changes, announce=announce)
+        self._tells_others = tells_others
+        self.groups = GroupConfigs(config, store=store, changes=changes, tells_others=tells_others)
         self._dynamic: dict[str, dict[str, str]] = {EVERY_BROKER: {}, str(broker_id): {}}
         config.on_change(self._broker_settings_changed)
 
@@ -121,14 +121,12 @@ class ConfigAdmin:
             change(topic.configs)
             return
         try:
-            configs = await change_configs(self._store, paths.topic_config(name), change, may_create=False)
+            configs = await change_configs(
+                self._store, paths.topic_config(name), change, may_create=False, tells_others=self._tells_others
+            )
         except NoNode:
             raise _no_topic(name) from None
-        if configs is None:
-            return
         self._put_topic_in_force(topic, configs)
-        if self._announce is not None:
-            await self._announce(f"topics/{name}")
 
     async def read_topic_again(self, name: str) -> TopicSettings | None:
         """Put a topic's configs in force that another broker has written; return its settings if we know it."""
@@ -137,11 +135,12 @@ class ConfigAdmin:
             return None
         (node,) = await self._store.read_many([paths.topic_config(name)])
         configs = {} if node is None else records.decode_configs(paths.topic_config(name), node.data)
-        if configs != topic.configs:
-            self._put_topic_in_force(topic, configs)
+        self._put_topic_in_force(topic, configs)
         return topic.settings
 
     def _put_topic_in_force(self, topic: Topic, configs: dict[str, str]) -> None:
+        if configs == topic.configs:
+            return
         topic.configs = configs
         topic.settings = TopicSettings.resolve(self._config, configs)
         self._reconfigure(topic)
@@ -163,14 +162,11 @@ class ConfigAdmin:
         if validate_only:
             change(self._dynamic[name])
             return
-        path = self._path(name)
-        configs = await change_configs(self._store, path, change, may_create=True)
-        if configs is None:
-            return
+        configs = await change_configs(
+            self._store, self._path(name), change, may_create=True, tells_others=self._tells_others
+        )
         self._dynamic[name] = configs
         self._put_in_force()
-        if self._announce is not None:
-            await self._announce(path.removeprefix("/config/"))
         events.info("broker_configured", broker=name or "all", names=",".join(configs))
 
     def _put_in_force(self) -> None:

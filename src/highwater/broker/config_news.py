@@ -24,11 +24,6 @@ KEPT_NOTES: Final = 1000
 _PAUSE_AFTER_TROUBLE_S: Final = 1.0
 
 
-async def leave_note(store: Coordination, entity_path: str) -> None:
-    """Tell every broker that the configs of an entity, like `topics/orders`, were written."""
-    await store.create(paths.CONFIG_CHANGE, records.encode_config_change(entity_path), sequence=True)
-
-
 class ConfigNews:
     """Reads notes in their order and puts what they speak of in force."""
 

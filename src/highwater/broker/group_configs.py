@@ -15,7 +15,7 @@ from highwater.model.errors import ErrorCode, KafkaError
 from highwater.model.log_events import EventLog
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from highwater.broker.changes import Changes
     from highwater.config.broker_config import BrokerConfig
@@ -35,13 +35,13 @@ class GroupConfigs:
         *,
         store: Coordination,
         changes: Changes,
-        announce: Callable[[str], Awaitable[None]] | None = None,
+        tells_others: bool = False,
     ) -> None:
-        """`announce` tells the other brokers, if there are any, whose configs were written, like `groups/tea`."""
+        """With `tells_others`, every change leaves a note for the other brokers."""
         self._config = config
         self._store = store
         self._changes = changes
-        self._announce = announce
+        self._tells_others = tells_others
         self._configs: dict[str, dict[str, str]] = {}
         self.timings: dict[str, ConsumerTiming] = {}
         """Of the groups that have their own; the coordinator looks here at every heartbeat."""
@@ -94,12 +94,8 @@ class GroupConfigs:
             change(self._configs.get(name, {}))
             return
         path = paths.group_config(name)
-        configs = await change_configs(self._store, path, change, may_create=True)
-        if configs is None:
-            return
+        configs = await change_configs(self._store, path, change, may_create=True, tells_others=self._tells_others)
         self._put_in_force(name, configs)
-        if self._announce is not None:
-            await self._announce(path.removeprefix("/config/"))
 
     def _put_in_force(self, name: str, configs: dict[str, str]) -> None:
         if configs == self._configs.get(name, {}):
