@@ -1,4 +1,4 @@
-"""An administrator who moves partitions and adds some, elects leaders, makes and deletes topics, in full operation."""
+"""An administrator who moves, adds, makes, deletes and configures what there is, and elects leaders, all the time."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ from highwater.protocol.messages.create_partitions import (
 from highwater.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from highwater.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from highwater.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from highwater.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from highwater_history.history import Fault, Place
 from highwater_sim.client import Client
 
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
 
 SCRATCH: Final = "scratch"
 TIMEOUT_MS: Final = 3000
+TOPIC_RESOURCE: Final = 2
 
 
 class Administrator(Client):
@@ -47,13 +54,15 @@ class Administrator(Client):
         while True:
             await self.rest(pause_s)
             try:
-                match self.random.randrange(4):
+                match self.random.randrange(5):
                     case 0:
                         await self._move(self.random.choice(list(places)))
                     case 1:
                         await self._elect()
                     case 2:
                         await self.create([CreatableTopic(name=SCRATCH, num_partitions=2, replication_factor=2)])
+                    case 3:
+                        await self._configure(self.random.choice([SCRATCH, *{place.topic: None for place in places}]))
                     case _:
                         await self._delete()
             except KafkaError as error:
@@ -87,6 +96,15 @@ class Administrator(Client):
         self._note(f"delete {SCRATCH}")
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=SCRATCH)], timeout_ms=TIMEOUT_MS)
         await self.ask(self._controller(), request, DeleteTopicsResponse, version=6)
+
+    async def _configure(self, topic: str) -> None:
+        """Give a topic a setting that nobody notices, through any broker."""
+        value = str(self.random.randint(1, 10**9))
+        self._note(f"{topic} shall have index.interval.bytes={value}")
+        setting = AlterableConfig(name="index.interval.bytes", config_operation=0, value=value)
+        resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=[setting])
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        await self.ask(self.any_broker(), request, IncrementalAlterConfigsResponse, version=1)
 
     async def _elect(self) -> None:
         self._note("elect preferred leaders")

@@ -18,6 +18,7 @@ from highwater_history.checks import check
 from highwater_history.history import ALL, Copied, History, Place
 from highwater_history.violation import Violation
 from highwater_sim.administrator import Administrator
+from highwater_sim.agreement import disagreements
 from highwater_sim.client import PAUSE_S
 from highwater_sim.cluster import Cluster
 from highwater_sim.consumer import Consumer
@@ -222,6 +223,8 @@ class Simulation:
         for task in (*self._producing, *self._consuming):
             task.cancel()
         cluster.scheduler.run_until(cluster.scheduler.now + SETTLE_S)
+        if wrong := disagreements(cluster):
+            raise Violated(Violation("brokers-agree", "; ".join(wrong), cluster.scheduler.now))
         reader = Consumer(cluster, "last", self.history)
         self._finish(cluster.spawn(self._drain(reader)), DRAIN_S, "everything-can-be-read")
 
