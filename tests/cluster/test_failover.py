@@ -172,6 +172,19 @@ def test_brokers_answer_stop_and_come_back_while_zookeeper_stays_away(
         wait_until(lambda: all_in_sync(view) and all_in_sync(view, "wide"), "all have caught up", timeout_seconds=60)
 
 
+def test_brokers_need_no_zookeeper_to_stop(
+    highwater_cluster_factory: Callable[..., ClusterProcesses], look: Look
+) -> None:
+    """Nor do they wait for as long as a session lives, again and again, for one that does not answer."""
+    cluster = highwater_cluster_factory(2)
+    view = look(cluster)
+    view.create(TOPIC, PARTITIONS, 2)
+    controller = view.controller()
+    cluster.zookeeper.kill()
+    for number in sorted(cluster.brokers, key=lambda number: number == controller):
+        assert cluster.brokers[number].stop() == 0
+
+
 def test_a_broker_is_stopped_cleanly_and_the_preferred_leaders_lead_again_when_it_is_back(written: Any) -> None:
     from highwater.cli.cluster import Cluster
     from highwater.cli.elect_leaders import elect_leaders

@@ -46,6 +46,12 @@ _SHUTDOWN_VERSION: Final = 3
 _PAUSE_AFTER_TROUBLE_S: Final = 0.5
 _PEER_TIMEOUT_S: Final = 10.0
 _PAUSE_BETWEEN_SHUTDOWN_ATTEMPTS_S: Final = 0.5
+_HAND_OVER_S: Final = 30.0
+"""How long a broker that is asked to stop waits for others to lead in its place."""
+_CUT_OFF_HAND_OVER_S: Final = 5.0
+"""The same without a connection to the cluster's memory: the controller may have one, and is quick then."""
+_FAREWELL_S: Final = 2.0
+"""How long it tries to take its registration away, which would go by itself later."""
 
 
 class IdTaken(KafkaError):
@@ -82,6 +88,7 @@ class Membership:
         self._watched_office: tuple[int, Peer] | None = None
         """The controller's node, by when it was made, and the connection to its process."""
         self._is_leaving = False
+        self._is_connected = True
 
     async def join(self) -> None:
         """Register, and see to it that there is a controller. IdTaken if another broker has our id."""
@@ -97,15 +104,20 @@ class Membership:
         """Let others lead what we lead, as far as they can, and be a member no more."""
         self._is_leaving = True
         if moves_leaders:
-            await self._hand_over()
+            try:
+                async with asyncio.timeout(_HAND_OVER_S if self._is_connected else _CUT_OFF_HAND_OVER_S):
+                    await self._hand_over()
+            except TimeoutError:
+                events.warning("leaders_not_moved", is_connected=self._is_connected)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._watch_over(None)
         await self._driver.close()
-        with suppress(CoordinationError):
+        with suppress(CoordinationError, TimeoutError):
             # Before our address goes: a broker that is registered and refuses connections counts as dead.
-            await self._store.delete(paths.broker(self._broker_id))
+            async with asyncio.timeout(_FAREWELL_S):
+                await self._store.delete(paths.broker(self._broker_id))
 
     # What should be true --------------------------------------------------------------------------------------------
 
@@ -201,6 +213,7 @@ class Membership:
 
     def _session_changed(self, state: SessionState) -> None:
         events.info("session_changed", state=state.value)
+        self._is_connected = state is SessionState.CONNECTED
         if state is SessionState.LOST:
             self._driver.resign()
             self._roles.forget()
@@ -251,10 +264,15 @@ class Membership:
         try:
             node = await self._store.read(paths.broker(broker))
         except NoNode:
-            known = self._cluster.brokers.get(broker)
-            listeners = {} if known is None else known.listeners
-        else:
-            listeners = BrokerRecord.decode(paths.broker(broker), node.data).listeners
+            return self._last_address_of(broker)
+        return self._ours_of(BrokerRecord.decode(paths.broker(broker), node.data).listeners)
+
+    def _last_address_of(self, broker: BrokerId) -> ListenerAddress | None:
+        """Return the address that the controller has told us, without asking the cluster's memory."""
+        known = self._cluster.brokers.get(broker)
+        return None if known is None else self._ours_of(known.listeners)
+
+    def _ours_of(self, listeners: Mapping[str, ListenerAddress]) -> ListenerAddress | None:
         return listeners.get(self._listener) or next(iter(listeners.values()), None)
 
     # Leaving --------------------------------------------------------------------------------------------------------
@@ -277,7 +295,8 @@ class Membership:
             remaining = await self._driver.shut_down(self._broker_id, self._roles.registration)
             await self._driver.everybody_knows(_PEER_TIMEOUT_S)
             return len(remaining)
-        address = await self._address_of(self._cluster.controller_id)
+        controller = self._cluster.controller_id
+        address = self._last_address_of(controller) or await self._address_of(controller)
         if address is None:
             raise KafkaError("there is no controller", code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         peer = Peer(address, client_id=f"broker-{self._broker_id}", timeout_s=_PEER_TIMEOUT_S)
