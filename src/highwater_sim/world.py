@@ -65,6 +65,10 @@ class SimCompaction:
     def go_on(self) -> None:
         """Nothing: the next report is the next group."""
 
+    def is_starving(self) -> bool:
+        """Say no: threads of the simulated loop take turns."""
+        return False
+
     async def close(self) -> None:
         """Nothing: what is not asked for is not done."""
 

@@ -29,7 +29,9 @@ events = EventLog("broker")
 
 LOGS_PER_BREATH: Final = 100
 PACE_CHECK_S: Final = 1.0
-"""How often to see whether `log.cleaner.io.max.bytes.per.second` was changed while a worker is at work."""
+"""How often to see whether a worker starves, or `log.cleaner.io.max.bytes.per.second` was changed meanwhile."""
+INSISTS_S: Final = 600.0
+"""How long compaction does not give way after it has starved; then it tries again whether it need not."""
 
 
 class Cleaner:
@@ -56,6 +58,8 @@ class Cleaner:
         self._workers = config[settings.LOG_CLEANER_THREADS] if config[settings.LOG_CLEANER_ENABLE] else 0
         self._under_way: set[Partition] = set()
         self._tasks: list[asyncio.Task[None]] = []
+        self._insists_until = 0.0
+        """Until when, on the loop's clock, compaction takes its part of a processor, because it got none."""
         self.rounds = 0
         self.uncleanable: dict[TopicPartition, str] = {}
         """Logs that could not be compacted, and why; they are left alone until the next start."""
@@ -117,9 +121,10 @@ class Cleaner:
 
     async def _compact(self, partition: Partition, plan: CompactionPlan) -> None:
         pace, left = self._pace, plan.segments
-        worker = await self._start_worker(Job(plan, pace))
+        gives_way = self._loop.time() >= self._insists_until
+        worker = await self._start_worker(Job(plan, pace, gives_way))
         try:
-            while (report := await self._report(worker, pace)) is not None:
+            while (report := await self._report(worker, pace, gives_way=gives_way)) is not None:
                 if isinstance(report, Failed) and not partition.log.has_unchanged(left):
                     return  # retention or truncation took what it was at work on: the next round looks anew
                 if not await self._take(partition, report):
@@ -135,12 +140,19 @@ class Cleaner:
     def _pace(self) -> float:
         return max(1.0, self._config[settings.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND] / self._workers)
 
-    async def _report(self, worker: CompactionWorker, pace: float) -> Report | None:
-        """Return the worker's next report; None when its pace is no longer what is asked for: it begins anew."""
+    async def _report(self, worker: CompactionWorker, pace: float, *, gives_way: bool) -> Report | None:
+        """Return the worker's next report; None when it is to begin anew.
+
+        That is when its pace is no longer what is asked for, or when it gives way to others and there are always some.
+        """
         report = asyncio.ensure_future(worker.report())
         try:
             while not (await asyncio.wait((report,), timeout=PACE_CHECK_S))[0]:
                 if self._pace != pace:
+                    return None
+                if gives_way and worker.is_starving():
+                    self._insists_until = self._loop.time() + INSISTS_S
+                    events.warning("compaction_starves", insists_s=INSISTS_S)
                     return None
             return report.result()
         finally:

@@ -7,6 +7,7 @@ import contextlib
 import pickle
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 LAUNCHER: Final = "highwater.compiled.run"
 WORKER_MODULE: Final = "highwater.storage.compaction.worker"
+STARVING_S: Final = 30.0
+"""How long a process that wants the processor does not get it before anybody asks how much it got."""
+STARVING_SHARE: Final = 0.05
 
 
 class CompactionWorker(Protocol):
@@ -28,6 +32,9 @@ class CompactionWorker(Protocol):
 
     def go_on(self) -> None:
         """Have the next group compacted: the last one is in place."""
+
+    def is_starving(self) -> bool:
+        """Say whether it has hardly been given the processor for a good while; the next answer is about later."""
 
     async def close(self) -> None:
         """End the work, wherever it stands."""
@@ -43,6 +50,7 @@ class WorkerProcess:
     def __init__(self, job: Job) -> None:
         self._thread = ThreadPoolExecutor(1, "compaction")
         self._process = self._thread.submit(_start, job)
+        self._ran_ns = self._waited_ns = 0
 
     @classmethod
     async def start(cls, job: Job) -> WorkerProcess:
@@ -57,6 +65,21 @@ class WorkerProcess:
         """Let the process compact the next group."""
         with contextlib.suppress(BrokenPipeError):  # it has ended: there will be no further report
             _tell(self._process.result(), GO_ON)
+
+    def is_starving(self) -> bool:
+        """Say whether others had the processor nearly all the time that the process wanted it, since this was true."""
+        if not self._process.done() or self._process.exception() is not None:
+            return False
+        try:
+            times = Path(f"/proc/{self._process.result().pid}/schedstat").read_text(encoding="ascii").split()
+        except OSError:  # it has ended, or this is not Linux
+            return False
+        ran_ns, waited_ns = int(times[0]) - self._ran_ns, int(times[1]) - self._waited_ns
+        if waited_ns < STARVING_S * 1e9:
+            return False
+        self._ran_ns += ran_ns
+        self._waited_ns += waited_ns
+        return ran_ns < STARVING_SHARE * waited_ns
 
     async def close(self) -> None:
         """Kill the process, if it is still there."""

@@ -19,10 +19,11 @@ LENGTH: Final = Struct(">I")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to compact, and how fast at most."""
+    """What to compact, how fast at most, and whether everybody else who wants the processor goes first."""
 
     plan: CompactionPlan
     max_bytes_per_second: float
+    gives_way: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ from highwater.storage.files import OsFiles
 
 _SET_PARENT_DEATH_SIGNAL: Final = 1
 _SHORTEST_PAUSE_SECONDS: Final = 0.01
+_NICENESS: Final = 10
+"""About a tenth of a processor that somebody else would take as a whole."""
 
 
 class Pacer:
@@ -37,15 +39,20 @@ class Pacer:
             time.sleep(self._due - now)
 
 
-def work(incoming: BinaryIO, outgoing: BinaryIO) -> None:
-    """Carry out the one job that comes in."""
+def read_job(incoming: BinaryIO) -> Job:
+    """Return the one job that comes in."""
+    (length,) = LENGTH.unpack(incoming.read(LENGTH.size))
+    job: Job = pickle.loads(incoming.read(length))  # noqa: S301 - our own parent wrote it
+    return job
+
+
+def carry_out(job: Job, incoming: BinaryIO, outgoing: BinaryIO) -> None:
+    """Compact group by group, as the broker says."""
 
     def tell(report: Report) -> None:
         outgoing.write(encode(report))
         outgoing.flush()
 
-    (length,) = LENGTH.unpack(incoming.read(LENGTH.size))
-    job: Job = pickle.loads(incoming.read(length))  # noqa: S301 - our own parent wrote it
     try:
         compaction = Compaction(OsFiles(), job.plan, Pacer(job.max_bytes_per_second))
         for group in compaction.groups():
@@ -60,11 +67,16 @@ def work(incoming: BinaryIO, outgoing: BinaryIO) -> None:
 def main() -> None:
     """Work when nobody else wants the processor, and never outlive the broker: a new one may compact the same log.
 
-    A lower niceness would not do: it gets fewer turns, but each may keep a broker waiting for milliseconds.
+    A lower niceness gets fewer turns, but each may keep a broker waiting for milliseconds: it is for machines where
+    otherwise there would be no turns at all.
     """
     ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    work(sys.stdin.buffer, sys.stdout.buffer)
+    job = read_job(sys.stdin.buffer)
+    if job.gives_way:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    else:
+        os.nice(_NICENESS)
+    carry_out(job, sys.stdin.buffer, sys.stdout.buffer)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,8 @@ def reports(data: bytes) -> Iterator[Report]:
 
 def run(bench: LogBench, answers: bytes) -> list[Report]:
     outgoing = io.BytesIO()
-    worker.work(io.BytesIO(encode(Job(a_plan(bench), UNLIMITED)) + answers), outgoing)
+    incoming = io.BytesIO(encode(Job(a_plan(bench), UNLIMITED)) + answers)
+    worker.carry_out(worker.read_job(incoming), incoming, outgoing)
     return list(reports(outgoing.getvalue()))
 
 
