@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 events = EventLog("broker")
 
 LOGS_PER_BREATH: Final = 100
-PACE_CHECK_S: Final = 1.0
-"""How often to see whether a worker starves, or `log.cleaner.io.max.bytes.per.second` was changed meanwhile."""
+LOOK_AFTER_S: Final = 1.0
+"""How often to see whether what a worker does is still wanted, and whether it gets on."""
 INSISTS_S: Final = 600.0
 """How long compaction does not give way after it has starved; then it tries again whether it need not."""
 
@@ -123,10 +123,15 @@ class Cleaner:
         pace, left = self._pace, plan.segments
         gives_way = self._loop.time() >= self._insists_until
         worker = await self._start_worker(Job(plan, pace, gives_way))
+
+        def is_in_vain() -> bool:
+            """Say whether the next round had better look anew: retention or truncation took what this one is about."""
+            return self._pace != pace or (gives_way and self._starves(worker)) or not partition.log.has_unchanged(left)
+
         try:
-            while (report := await self._report(worker, pace, gives_way=gives_way)) is not None:
-                if isinstance(report, Failed) and not partition.log.has_unchanged(left):
-                    return  # retention or truncation took what it was at work on: the next round looks anew
+            while (report := await _next_report(worker, is_in_vain)) is not None:
+                if isinstance(report, Failed) and is_in_vain():
+                    return
                 if not await self._take(partition, report):
                     return
                 if isinstance(report, CompactedGroup):  # of those before it, some may have stayed as they were
@@ -140,23 +145,13 @@ class Cleaner:
     def _pace(self) -> float:
         return max(1.0, self._config[settings.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND] / self._workers)
 
-    async def _report(self, worker: CompactionWorker, pace: float, *, gives_way: bool) -> Report | None:
-        """Return the worker's next report; None when it is to begin anew.
-
-        That is when its pace is no longer what is asked for, or when it gives way to others and there are always some.
-        """
-        report = asyncio.ensure_future(worker.report())
-        try:
-            while not (await asyncio.wait((report,), timeout=PACE_CHECK_S))[0]:
-                if self._pace != pace:
-                    return None
-                if gives_way and worker.is_starving():
-                    self._insists_until = self._loop.time() + INSISTS_S
-                    events.warning("compaction_starves", insists_s=INSISTS_S)
-                    return None
-            return report.result()
-        finally:
-            report.cancel()
+    def _starves(self, worker: CompactionWorker) -> bool:
+        """Say whether a worker that gives way to others has to, all the time; then the next ones do not."""
+        if not worker.is_starving():
+            return False
+        self._insists_until = self._loop.time() + INSISTS_S
+        events.warning("compaction_starves", insists_s=INSISTS_S)
+        return True
 
     async def _take(self, partition: Partition, report: Report) -> bool:
         """Take the worker's next report; say whether it shall go on."""
@@ -204,3 +199,15 @@ class Cleaner:
         if self._partitions.get(*partition.name) is partition:
             self.uncleanable[partition.name] = reason
             events.error("log_cannot_be_compacted", partition=partition.name, reason=reason)
+
+
+async def _next_report(worker: CompactionWorker, is_in_vain: Callable[[], bool]) -> Report | None:
+    """Return the worker's next report; None when it works in vain by now."""
+    report = asyncio.ensure_future(worker.report())
+    try:
+        while not (await asyncio.wait((report,), timeout=LOOK_AFTER_S))[0]:
+            if is_in_vain():
+                return None
+        return report.result()
+    finally:
+        report.cancel()
