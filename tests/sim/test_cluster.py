@@ -1,7 +1,8 @@
 """The shipped broker, three times, in virtual time."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from typing import Any, TypeVar
 
 import pytest
 
@@ -9,6 +10,7 @@ from highwater.broker.peer import Peer
 from highwater.coordination import paths
 from highwater.coordination.records import ListenerAddress, TopicRecord, decode_controller
 from highwater.model.errors import ErrorCode
+from highwater.model.ids import BrokerId
 from highwater.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -21,8 +23,26 @@ from highwater.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
 )
 from highwater.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from highwater.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from highwater.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from highwater.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from highwater.protocol.schema import Message
 from highwater_sim.cluster import Cluster
+from highwater_sim.coordination import STORE_HOST
 from highwater_sim.machine import PORT
+
+T = TypeVar("T")
+ResponseT = TypeVar("ResponseT", bound=Message)
 
 
 @pytest.fixture
@@ -92,6 +112,73 @@ def test_a_topic_that_grows_while_it_is_moved_keeps_all_its_partitions(cluster: 
         record = TopicRecord.decode(paths.topic(name), cluster.store.read(paths.topic(name)).data)
         assert record.replicas[0] == (3, 2, 1)
         assert list(record.replicas) == ([0, 1, 2] if grown == ErrorCode.NONE else [0, 1])
+
+
+async def ask(broker: int, request: Message, response: type[ResponseT], version: int) -> ResponseT:
+    peer = Peer(ListenerAddress(f"broker{broker}", PORT), client_id="test", timeout_s=10)
+    try:
+        return await peer.ask(request, response, version=version)
+    finally:
+        peer.close()
+
+
+async def commit(broker: int, offset: int) -> int:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+    topics = [OffsetCommitRequestTopic(name="t", partitions=[partition])]
+    request = OffsetCommitRequest(group_id="g", topics=topics)
+    answer = await ask(broker, request, OffsetCommitResponse, 8)
+    return answer.topics[0].partitions[0].error_code
+
+
+async def committed(broker: int) -> tuple[int, int]:
+    """Return the error that a broker tells, and how far the group has got if there is none."""
+    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)], require_stable=True)
+    (told,) = (await ask(broker, request, OffsetFetchResponse, 8)).groups
+    return told.error_code, -1 if told.error_code else told.topics[0].partitions[0].committed_offset
+
+
+async def coordinator(broker: int) -> int:
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+    (told,) = (await ask(broker, request, FindCoordinatorResponse, 4)).coordinators
+    return told.node_id
+
+
+def test_a_coordinator_that_was_replaced_unawares_does_not_tell_old_offsets(cluster: Cluster) -> None:
+    """Who copies in transactions would go on from there, and copy what others have copied since."""
+
+    def run(work: Coroutine[Any, Any, T], within_s: float = 10) -> T:
+        result: T = cluster.run_until_done(cluster.spawn(work), within_s=within_s)
+        return result
+
+    async def until_committed(broker: int, offset: int) -> None:
+        while await commit(broker, offset) != ErrorCode.NONE:  # noqa: ASYNC110 - it is asked, it does not tell
+            await asyncio.sleep(0.1)
+
+    async def other_coordinator(broker: int) -> int:
+        while (found := await coordinator(broker)) in {-1, old}:  # noqa: ASYNC110 - it is asked, it does not tell
+            await asyncio.sleep(0.1)
+        return found
+
+    assert run(create(controller(cluster), "t")) == 0
+    old = -1
+    old = run(other_coordinator(1))
+    run(until_committed(old, 5))
+    assert run(committed(old)) == (ErrorCode.NONE, 5)
+    others = [machine.broker_id for machine in cluster.machines if machine.broker_id != old]
+    for name in [STORE_HOST, *(f"broker{number}" for number in others)]:
+        cluster.network.block(name, f"broker{old}")
+        cluster.network.block(f"broker{old}", name)
+    session = cluster.store.owner_of(paths.broker(BrokerId(old)))
+    assert session is not None
+    cluster.store.end_session(session)
+    new = run(other_coordinator(others[0]))
+    run(until_committed(new, 9))
+    assert run(committed(new)) == (ErrorCode.NONE, 9)
+    assert run(coordinator(old)) == old, "it does not know that it was replaced"
+    error, told = run(committed(old))
+    assert error in {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+    assert told == -1
 
 
 def test_what_was_written_is_still_there_after_all_have_lost_their_power(cluster: Cluster) -> None:

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 events = EventLog("groups")
 
+NO_TOPIC: Final = ""
+NO_PARTITION: Final = -1
 STALL_MS: Final = 1_000
 """A timer this late means that we were not running. What members sent meanwhile is read before they are blamed."""
 
@@ -221,6 +223,17 @@ class LoadedShard:
         """Write the end of a producer's transaction; its offsets count from now on, or never. Raises KafkaError."""
         self.journal.write_batch(marker)
         self.core.end_transaction(producer_id, committed=committed)
+
+    def ask_replicas(self, group_id: str) -> None:
+        """Write something that means nothing: who waits until it is committed knows that we were not replaced unawares.
+
+        A coordinator that was would tell from memory how far a group had got, and what others have copied since in
+        transactions would be copied twice. Where nothing can be written, nothing can be made sure of; alone in sync,
+        nobody can have replaced us.
+        """
+        partition = self.journal.partition
+        if len(partition.in_sync_replicas) >= max(2, partition.min_insync_replicas):
+            self.journal.write([records.encode(records.offset_deleted(group_id, NO_TOPIC, NO_PARTITION))])
 
     def write(self, decided: Iterable[GroupRecord]) -> int:
         """Write and apply what was decided elsewhere (tombstones); return how many records that was."""

@@ -79,6 +79,8 @@ class _Fetch:
         if refusal:
             return _refused(asked, refusal)
         self.shards.append(shard)
+        if self._require_stable:
+            shard.ask_replicas(asked.group_id)
         offsets = shard.core.offsets_of(asked.group_id)
         topics = self._all_topics(offsets) if asked.topics is None else asked.topics
         return OffsetFetchResponseGroup(
