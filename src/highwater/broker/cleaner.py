@@ -125,7 +125,11 @@ class Cleaner:
         worker = await self._start_worker(Job(plan, pace, gives_way))
 
         def is_in_vain() -> bool:
-            """Say whether the next round had better look anew: retention or truncation took what this one is about."""
+            """Say whether the next round had better look anew.
+
+            That is when another pace is asked for, when this worker starves, or when retention or truncation took what
+            it is at work on.
+            """
             return self._pace != pace or (gives_way and self._starves(worker)) or not partition.log.has_unchanged(left)
 
         try:

@@ -22,6 +22,7 @@ WORKER_MODULE: Final = "highwater.storage.compaction.worker"
 STARVING_S: Final = 30.0
 """How long a process that wants the processor does not get it before anybody asks how much it got."""
 STARVING_SHARE: Final = 0.05
+"""Of the time that it waited; who ran for less than that starves."""
 
 
 class CompactionWorker(Protocol):
@@ -67,7 +68,7 @@ class WorkerProcess:
             _tell(self._process.result(), GO_ON)
 
     def is_starving(self) -> bool:
-        """Say whether others had the processor nearly all the time that the process wanted it, since this was true."""
+        """Say whether others had the processor nearly all the time, once it was waited for long enough to tell."""
         if not self._process.done() or self._process.exception() is not None:
             return False
         try:
