@@ -13,7 +13,7 @@ from highwater.config.topic_settings import check_topic_configs
 from highwater.controller.placement import place, placement_order
 from highwater.coordination.records import TopicRecord
 from highwater.model.errors import ErrorCode, KafkaError
-from highwater.model.ids import BrokerId
+from highwater.model.ids import NO_BROKER, BrokerId
 from highwater.model.log_events import EventLog
 from highwater.model.unique_ids import new_id
 
@@ -219,10 +219,12 @@ class TopicAdmin:
         return checked
 
     def _check_controller(self) -> None:
-        if not self._serving.may_decide:
-            raise KafkaError(
-                f"broker {self._cluster.controller_id} is the controller: ask there", code=ErrorCode.NOT_CONTROLLER
-            )
+        if self._serving.may_decide:
+            return
+        controller = self._cluster.controller_id
+        if controller in {self._cluster.me, NO_BROKER}:
+            raise KafkaError("there is no controller right now; try again", code=ErrorCode.NOT_CONTROLLER)
+        raise KafkaError(f"broker {controller} is the controller: ask there", code=ErrorCode.NOT_CONTROLLER)
 
     def _named(self, name: str) -> Topic:
         topic = self._topics.get(name)

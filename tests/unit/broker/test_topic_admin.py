@@ -8,12 +8,13 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from highwater.broker.serve_alone import ServeAlone
 from highwater.broker.topic_rules import NewTopic
 from highwater.config.settings.log import LOG_CLEANUP_POLICY
 from highwater.config.settings.replication import MIN_INSYNC_REPLICAS
 from highwater.coordination import paths
 from highwater.model.errors import ErrorCode, KafkaError
-from highwater.model.ids import TopicPartition
+from highwater.model.ids import BrokerId, TopicPartition
 
 StartAdmin: TypeAlias = Callable[..., AbstractAsyncContextManager[Any]]
 
@@ -223,3 +224,15 @@ async def test_a_client_that_hangs_up_leaves_no_half_made_topic(start_admin: Sta
             await asker
         await admin.changes.finish()
         assert len(admin.replicas.served) == len(admin.topics.get("orders").partitions) == 50
+
+
+async def test_who_does_not_decide_says_who_does_or_that_nobody_does(
+    start_admin: StartAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_admin() as admin:
+        monkeypatch.setattr(ServeAlone, "may_decide", False)
+        with pytest.raises(KafkaError, match="there is no controller right now"):
+            await admin.topic_admin.create(NewTopic("orders"))
+        admin.cluster.controller_id = BrokerId(7)
+        with pytest.raises(KafkaError, match="broker 7 is the controller: ask there"):
+            await admin.topic_admin.create(NewTopic("orders"))
