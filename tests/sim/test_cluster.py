@@ -8,7 +8,7 @@ import pytest
 
 from highwater.broker.peer import Peer
 from highwater.coordination import paths
-from highwater.coordination.records import ListenerAddress, TopicRecord, decode_controller
+from highwater.coordination.records import ListenerAddress, PartitionStateRecord, TopicRecord, decode_controller
 from highwater.model.errors import ErrorCode
 from highwater.model.ids import BrokerId
 from highwater.protocol.messages.alter_partition_reassignments import (
@@ -23,6 +23,7 @@ from highwater.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
 )
 from highwater.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from highwater.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from highwater.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from highwater.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -120,6 +121,56 @@ async def ask(broker: int, request: Message, response: type[ResponseT], version:
         return await peer.ask(request, response, version=version)
     finally:
         peer.close()
+
+
+async def move(broker: int, name: str, replicas: list[int]) -> int:
+    """Have the first partition of a topic moved; return what was said."""
+    topic = ReassignableTopic(
+        name=name, partitions=[ReassignablePartition(partition_index=0, replicas=[BrokerId(one) for one in replicas])]
+    )
+    request = AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=9000)
+    answer = await ask(broker, request, AlterPartitionReassignmentsResponse, 0)
+    return answer.responses[0].partitions[0].error_code
+
+
+async def elect_preferred(broker: int, name: str) -> int:
+    """Have the preferred replica of a topic's first partition lead it; return what was said."""
+    request = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic=name, partitions=[0])], timeout_ms=1000)
+    answer = await ask(broker, request, ElectLeadersResponse, 2)
+    return answer.replica_election_results[0].partition_result[0].error_code
+
+
+def test_a_replica_that_should_go_is_not_told_to_follow_the_next_leader_instead(cluster: Cluster) -> None:
+    """Or else its leader calls it in sync, the controller says that it is not, and so on for ever."""
+
+    def run(work: Coroutine[Any, Any, int]) -> int:
+        result: int = cluster.run_until_done(cluster.spawn(work), within_s=10)
+        return result
+
+    def state() -> PartitionStateRecord:
+        path = paths.partition_state("t", 0)
+        return PartitionStateRecord.decode(path, cluster.store.read(path).data)
+
+    boss = controller(cluster)
+    assert run(create(boss, "t")) == ErrorCode.NONE
+    leader = state().leader
+    going = next(machine.broker_id for machine in cluster.machines if machine.broker_id not in {boss, leader})
+    other = next(machine.broker_id for machine in cluster.machines if machine.broker_id not in {going, leader})
+    for pair in ((boss, going), (going, boss)):
+        cluster.network.block(*(f"broker{number}" for number in pair))
+    assert run(move(boss, "t", [other, leader])) == ErrorCode.NONE
+    cluster.scheduler.run_until(cluster.scheduler.now + 1.0)
+    run(elect_preferred(boss, "t"))
+    assert state().leader == other
+    cluster.network.heal()
+    cluster.scheduler.run_until(cluster.scheduler.now + 5.0)
+    record = TopicRecord.decode(paths.topic("t"), cluster.store.read(paths.topic("t")).data)
+    assert record.replicas[0] == (other, leader)
+    assert (state().leader, set(state().isr)) == (other, {other, leader})
+    assert state().leader_epoch == 2
+    there = cluster.machine(going).node
+    assert there is not None
+    assert {str(partition.name) for partition in there.partitions} == {"t-1"}
 
 
 async def commit(broker: int, offset: int) -> int:

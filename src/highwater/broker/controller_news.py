@@ -66,7 +66,7 @@ class ControllerNews:
         leaders: set[BrokerId] = set()
         for name in sorted(names):
             partition = self._core.find(name)
-            if partition is not None and broker in partition.assignment.replicas:
+            if partition is not None and broker in partition.holders:
                 topics[name.topic].append(self._role(broker, name.partition, partition))
                 leaders.add(partition.leadership.leader)
         return LeaderAndIsrRequest(
@@ -142,9 +142,9 @@ class ControllerNews:
             leader_epoch=leadership.epoch,
             isr=list(leadership.isr),
             partition_epoch=partition.version,
-            replicas=list(assignment.replicas),
-            adding_replicas=list(assignment.adding),
-            removing_replicas=list(assignment.removing),
+            replicas=list(partition.holders),
+            adding_replicas=[] if partition.has_moved else list(assignment.adding),
+            removing_replicas=[] if partition.has_moved else list(assignment.removing),
             is_new=broker in assignment.adding or partition.version == 0,
         )
 

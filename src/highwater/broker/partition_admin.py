@@ -29,16 +29,19 @@ class PartitionAdmin:
         self._driver = driver
 
     async def elect(
-        self, kind: ElectionKind, asked: Sequence[TopicPartition] | None
+        self, kind: ElectionKind, asked: Sequence[TopicPartition] | None, *, timeout_ms: int
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Elect leaders; return for each partition why not, if so. None asks for all that need it."""
+        """Elect leaders; return for each partition why not, if so. None asks for all that need it.
+
+        Whoever asks is answered when every broker knows, or after the timeout: the leaders are elected either way.
+        """
         names = self._everything() if asked is None else list(asked)
         outcomes = {name: self._why_not_elect(kind, name) for name in names}
         electable = tuple(name for name, refusal in outcomes.items() if refusal is None)
         if electable:
             assert self._driver is not None, "a cluster of one has nothing to elect"
             await self._driver.happens(ElectionAsked(kind, electable))
-            await self._driver.everybody_knows(PATIENCE_S)
+            await self._driver.everybody_knows(min(max(timeout_ms, 0) / 1000, PATIENCE_S))
         if asked is not None:
             return outcomes
         return {name: refusal for name, refusal in outcomes.items() if not _is_not_needed(refusal)}

@@ -41,12 +41,12 @@ from highwater.controller.events import (
     WriteAssignments,
     WriteStates,
 )
-from highwater.controller.leadership_rules import has_arrived, preferred, unclean, wanted
+from highwater.controller.leadership_rules import needs_no_other, preferred, unclean, wanted
 from highwater.controller.partition import Assignment, ControlledPartition, ControlledTopic, Leadership
 from highwater.model.ids import BrokerId, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 
 class Controller:
@@ -131,7 +131,7 @@ class Controller:
 
     def replicas_on(self, broker: BrokerId) -> frozenset[TopicPartition]:
         """Return the partitions that a broker holds a replica of."""
-        return frozenset(name for name, partition in self._all() if broker in partition.assignment.replicas)
+        return frozenset(name for name, partition in self._all() if broker in partition.holders)
 
     # Brokers come and go --------------------------------------------------------------------------------------------
 
@@ -201,8 +201,12 @@ class Controller:
 
     # Leaders are elected --------------------------------------------------------------------------------------------
 
-    def _repair(self, names: Iterable[TopicPartition]) -> list[Effect]:
-        """Write what the partitions should be, where they are not; then see which have finished moving."""
+    def _repair(self, names: Iterable[TopicPartition], just_written: Collection[TopicPartition] = ()) -> list[Effect]:
+        """Write what the partitions should be, where they are not; then see which have finished moving.
+
+        A move ends with a state of ours: its leader, who may just be calling a replica in sync that should go, is
+        refused then, and learns with the new epoch who is left.
+        """
         changes: dict[TopicPartition, tuple[Leadership, int]] = {}
         effects: list[Effect] = []
         for name in names:
@@ -210,10 +214,14 @@ class Controller:
             if topic is None or partition is None or self.is_being_deleted(name.topic):
                 continue
             target = wanted(partition, live=self.brokers, leaving=self.leaving, allows_unclean=topic.allows_unclean)
+            ends_move = target is None and not partition.has_moved and needs_no_other(partition)
+            if ends_move and name in just_written:
+                effects += self._retire(name, partition)
+                continue
+            if ends_move:
+                target = partition.leadership.moved(partition.leadership.leader, partition.leadership.isr)
             if target is not None:
                 changes[name] = (target, partition.version)
-            elif has_arrived(partition):
-                effects += self._retire(name, partition)
         return [*([WriteStates(changes)] if changes else []), *effects]
 
     def _elect(self, kind: ElectionKind, names: tuple[TopicPartition, ...]) -> list[Effect]:
@@ -236,11 +244,16 @@ class Controller:
     ) -> list[Effect]:
         self._learn(written)
         self._learn(refused)
-        for name in written:
+        newest: set[TopicPartition] = set()
+        for name, (_, version) in written.items():
             partition = self.find(name)
             if partition is not None:
                 partition.bounced = frozenset()
-        return [*self._announce([*written, *refused]), *self._repair([*written, *refused])]
+                if partition.version == version:
+                    newest.add(name)
+        # First what is to be done, for who is told what depends on it.
+        repairs = self._repair([*written, *refused], just_written=newest)
+        return [*self._announce([*written, *refused]), *repairs]
 
     def _learn(self, states: Mapping[TopicPartition, tuple[Leadership, int]]) -> None:
         for name, (leadership, version) in states.items():
@@ -256,7 +269,7 @@ class Controller:
         for name in told:
             partition = self.find(name)
             if partition is not None:
-                for broker in partition.assignment.replicas:
+                for broker in partition.holders:
                     if broker in self.brokers:
                         by_broker[broker].add(name)
         effects: list[Effect] = [TellReplicas(broker, frozenset(by_broker[broker])) for broker in sorted(by_broker)]
@@ -284,7 +297,7 @@ class Controller:
             partition = self.find(name)
             assert partition is not None, "asked for a partition that is there"
             before = partition.assignment
-            partition.assignment = before.moving_to(before.origin if target is None else target)
+            partition.assign(before.moving_to(before.origin if target is None else target))
             self._retiring.pop(name, None)
             for broker in before.replicas:
                 if broker not in partition.assignment.replicas and broker in self.brokers:
@@ -295,8 +308,7 @@ class Controller:
 
     def _retire(self, name: TopicPartition, partition: ControlledPartition) -> list[Effect]:
         """Delete the replicas that a partition has moved away from; only then is the move forgotten."""
-        if name in self._retiring:
-            return []
+        partition.has_moved = True
         waited_for = {broker for broker in partition.assignment.removing if broker in self.brokers}
         if not waited_for:
             return self._arrive(name, partition)
@@ -318,7 +330,7 @@ class Controller:
         return effects
 
     def _arrive(self, name: TopicPartition, partition: ControlledPartition) -> list[Effect]:
-        partition.assignment = Assignment(partition.assignment.target)
+        partition.assign(Assignment(partition.assignment.target))
         return [WriteAssignments((name.topic,)), *self._announce([name])]
 
     # All of them ----------------------------------------------------------------------------------------------------

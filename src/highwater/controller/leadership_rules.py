@@ -34,13 +34,13 @@ def wanted(
     in sync only if nobody else is. Whatever becomes of the partition, it gets a new epoch, so that nobody leads on, or
     is called in sync by its leader, because of what was there before.
     """
-    now, order = partition.leadership, partition.assignment.replicas
+    now, order = partition.leadership, partition.holders
     able = [broker for broker in order if broker in live and broker not in partition.broken]
     staying = [broker for broker in able if broker not in leaving]
     in_sync = trusted(partition, able)
     in_sync_staying = tuple(broker for broker in in_sync if broker in staying)
     if now.leader in in_sync_staying:
-        target = _moved_to_target(partition, now.leader, in_sync_staying, live)
+        target = _moved_to_target(partition, now.leader, in_sync_staying)
         return now.moved(now.leader, in_sync_staying) if target is None and partition.bounced else target
     if in_sync_staying:
         leader = next(broker for broker in order if broker in in_sync_staying)
@@ -64,16 +64,15 @@ def trusted(partition: ControlledPartition, able: Collection[BrokerId]) -> tuple
 
 
 def _moved_to_target(
-    partition: ControlledPartition, leader: BrokerId, in_sync: tuple[BrokerId, ...], live: Collection[BrokerId]
+    partition: ControlledPartition, leader: BrokerId, in_sync: tuple[BrokerId, ...]
 ) -> Leadership | None:
     """Keep the leader, without those that are gone; once all new replicas are in sync, without those that should go."""
-    now, assignment = partition.leadership, partition.assignment
+    now, target = partition.leadership, partition.assignment.target
     if has_arrived(partition):
-        in_sync = tuple(broker for broker in in_sync if broker in assignment.target)
-        if leader not in in_sync:
-            leader = next((broker for broker in assignment.target if broker in in_sync and broker in live), leader)
-        if leader not in in_sync:
-            return None
+        left = tuple(broker for broker in in_sync if broker in target)
+        if left:  # or else the replicas that should go are the only ones there are
+            in_sync = left
+            leader = leader if leader in left else next(broker for broker in target if broker in left)
     return None if (leader, in_sync) == (now.leader, now.isr) else now.moved(leader, in_sync)
 
 
@@ -83,9 +82,15 @@ def has_arrived(partition: ControlledPartition) -> bool:
     return assignment.is_moving and set(assignment.target) <= set(partition.leadership.isr)
 
 
+def needs_no_other(partition: ControlledPartition) -> bool:
+    """Return whether a moving partition is led, and in sync, where it should be in the end, and nowhere else."""
+    now, target = partition.leadership, partition.assignment.target
+    return has_arrived(partition) and now.leader in target and set(now.isr) == set(target)
+
+
 def preferred(partition: ControlledPartition, live: Collection[BrokerId]) -> Leadership | None:
     """Return the leadership of the preferred replica, or None if it leads already or cannot."""
-    first, now = partition.assignment.replicas[0], partition.leadership
+    first, now = partition.holders[0], partition.leadership
     if now.leader == first or first not in live or first not in now.isr or first in partition.broken:
         return None
     return now.moved(first, now.isr)
@@ -96,7 +101,7 @@ def unclean(partition: ControlledPartition, live: Collection[BrokerId]) -> Leade
     now = partition.leadership
     if now.leader in live:
         return None
-    able = [broker for broker in partition.assignment.replicas if broker in live and broker not in partition.broken]
+    able = [broker for broker in partition.holders if broker in live and broker not in partition.broken]
     in_sync = tuple(broker for broker in now.isr if broker in able)
     if in_sync:
         return now.moved(next(broker for broker in able if broker in in_sync), in_sync)

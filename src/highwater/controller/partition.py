@@ -59,7 +59,7 @@ class Assignment(NamedTuple):
 class ControlledPartition:
     """One partition, as it was last written or read."""
 
-    __slots__ = ("assignment", "bounced", "broken", "leadership", "version")
+    __slots__ = ("assignment", "bounced", "broken", "has_moved", "leadership", "version")
 
     def __init__(self, assignment: Assignment, leadership: Leadership, version: int) -> None:
         self.assignment = assignment
@@ -70,6 +70,17 @@ class ControlledPartition:
         """Brokers that are alive and cannot serve their replica: its disk failed."""
         self.bounced: frozenset[BrokerId] = frozenset()
         """Brokers that were gone since the state was written: what it says of their replicas may be true no more."""
+        self.has_moved = False
+        """The replicas that should go are being deleted: they have no part in it any more."""
+
+    @property
+    def holders(self) -> tuple[BrokerId, ...]:
+        """The brokers that may lead, follow and be in sync."""
+        return self.assignment.target if self.has_moved else self.assignment.replicas
+
+    def assign(self, assignment: Assignment) -> None:
+        """Let it be held, from now on or in the end, by others."""
+        self.assignment, self.has_moved = assignment, False
 
 
 class ControlledTopic:

@@ -25,13 +25,13 @@ def admin() -> PartitionAdmin:
 
 @pytest.mark.parametrize("kind", ElectionKind)
 async def test_nothing_needs_an_election(admin: PartitionAdmin, kind: ElectionKind) -> None:
-    outcomes = await admin.elect(kind, [A0, TopicPartition("a", 1), TopicPartition("b", 0)])
+    outcomes = await admin.elect(kind, [A0, TopicPartition("a", 1), TopicPartition("b", 0)], timeout_ms=1000)
     assert [refusal and refusal.code for refusal in outcomes.values()] == [
         ErrorCode.ELECTION_NOT_NEEDED,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
-    assert await admin.elect(kind, None) == {}
+    assert await admin.elect(kind, None, timeout_ms=1000) == {}
 
 
 async def test_a_partition_stays_where_it_is(admin: PartitionAdmin) -> None:

@@ -17,6 +17,7 @@ from highwater.controller.events import (
     Event,
     FinishDeletion,
     IsrNoticed,
+    LogDirsFailed,
     MovesAsked,
     PartitionsAdded,
     ReplicasFailed,
@@ -274,6 +275,46 @@ def test_fewer_replicas_are_a_move_too() -> None:
     told = world.happens(MovesAsked({A0: (ONE, TWO)}))
     assert world.of() == Leadership(ONE, LeaderEpoch(1), (ONE, TWO))
     assert told[-1] == StopReplicas(THREE, frozenset({A0}))
+
+
+def test_a_replica_that_goes_is_told_nothing_but_to_go() -> None:
+    world = World(topic("a", partition(ONE, TWO, THREE)))
+    world.happens(MovesAsked({A0: (ONE, TWO)}))
+    # It has not heard that yet when the leader dies: it must not be told to follow the next one instead.
+    told = world.happens(lost(ONE))
+    assert world.of() == Leadership(TWO, LeaderEpoch(2), (TWO,))
+    told += world.happens(BrokersChanged(ALL)) + world.happens(LogDirsFailed(frozenset({THREE})))
+    assert TellReplicas(TWO, frozenset({A0})) in told
+    assert TellReplicas(ONE, frozenset({A0})) in told
+    assert TellReplicas(THREE, frozenset({A0})) not in told
+    assert world.core.replicas_on(THREE) == frozenset()
+    world.happens(ReplicasStopped(THREE, frozenset({A0})))
+    found = world.core.find(A0)
+    assert found is not None
+    assert found.assignment == Assignment((ONE, TWO))
+
+
+def test_a_move_ends_with_a_state_of_the_controllers() -> None:
+    """Who leads may just be calling a replica in sync that is about to be deleted."""
+    world = World(topic("a", partition(ONE, TWO, THREE, isr=(ONE,))))
+    world.happens(MovesAsked({A0: (ONE, TWO)}))
+    world.leader_writes_isr(A0, (ONE, TWO))
+    noticed = world.store[A0]
+    world.leader_writes_isr(A0, (ONE, TWO, THREE))
+    told = world.happens(IsrNoticed({A0: noticed}))
+    assert world.of() == Leadership(ONE, LeaderEpoch(1), (ONE, TWO))
+    assert told[-1] == StopReplicas(THREE, frozenset({A0}))
+
+
+def test_a_replica_that_should_go_stays_while_it_is_the_only_one_alive() -> None:
+    held = ControlledPartition(
+        Assignment((ONE, TWO, THREE), removing=(THREE,)),
+        Leadership(THREE, LeaderEpoch(5), (ONE, TWO, THREE)),
+        version=9,
+    )
+    world = World(topic("a", held), brokers={THREE: 103})
+    assert world.of() == Leadership(THREE, LeaderEpoch(6), (THREE,))
+    assert not [effect for effect in world.told if isinstance(effect, StopReplicas)]
 
 
 def test_a_move_that_would_lose_what_is_committed_is_refused() -> None:

@@ -35,7 +35,7 @@ async def handle(context: RequestContext, request: ElectLeadersRequest) -> Elect
     asked = None
     if request.topic_partitions is not None:
         asked = [TopicPartition(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
-    outcomes = await context.broker.partition_admin.elect(kind, asked)
+    outcomes = await context.broker.partition_admin.elect(kind, asked, timeout_ms=request.timeout_ms)
     by_topic: dict[str, ReplicaElectionResult] = {}
     for name, refusal in outcomes.items():
         result = by_topic.setdefault(name.topic, ReplicaElectionResult(topic=name.topic))
