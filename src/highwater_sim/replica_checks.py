@@ -7,6 +7,7 @@ compared with the ledger as far as it may be read, every new leader as far as th
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from highwater.coordination import paths
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 MAX_BYTES: Final = 1 << 20
 TOPIC_DEPTH: Final = paths.topic("t").count("/")
+STORM_WRITES: Final = 60
+STORM_S: Final = 2.0
+"""Nothing that a cluster should do writes the state of one partition so often within such a time."""
 
 
 class Batch(NamedTuple):
@@ -90,6 +94,7 @@ class ReplicaChecks:
         self.ledgers: dict[TopicPartition, Ledger] = {}
         self._leaders: dict[tuple[TopicPartition, bytes, int], int] = {}
         self._states: dict[TopicPartition, PartitionStateRecord] = {}
+        self._written_at: dict[TopicPartition, deque[float]] = {}
         self._assigned: dict[TopicPartition, tuple[int, ...]] = {}
         """Who holds a replica: a member of the in-sync set that was taken away is nobody whom it matters for."""
         self._controller_epoch = 0
@@ -142,6 +147,7 @@ class ReplicaChecks:
         state = PartitionStateRecord.decode(path, node.data)
         before = self._states.get(name)
         self._states[name] = state
+        self._check_calm(name, state)
         if not state.isr:
             self._fail("isr-empty", f"{name} has no replica in sync")
         if state.leader >= 0 and state.leader not in state.isr:
@@ -155,6 +161,14 @@ class ReplicaChecks:
                 )
         for broker in state.isr:
             self._check_in_sync(name, broker)
+
+    def _check_calm(self, name: TopicPartition, state: PartitionStateRecord) -> None:
+        """Check that nobody takes back again and again what somebody else has written."""
+        now = self._cluster.scheduler.now
+        times = self._written_at.setdefault(name, deque(maxlen=STORM_WRITES))
+        if len(times) == STORM_WRITES and now - times[0] < STORM_S:
+            self._fail("states-settle", f"{STORM_WRITES} states of {name} within {now - times[0]:.2f} s, now {state}")
+        times.append(now)
 
     def _check_in_sync(self, name: TopicPartition, broker: int) -> None:
         """Check that an in-sync replica which knows of this epoch has all that is committed."""
