@@ -5,9 +5,10 @@ that batch. Sparse: one per `index.interval.bytes` of log. As in Apache Kafka, s
 """
 
 import struct
+from pathlib import Path
 from typing import Final, NamedTuple
 
-from highwater.storage.files import File, MutableBytes
+from highwater.storage.files import File, Files, MutableBytes
 from highwater.storage.index_file import IndexFile, used_bytes
 
 _ENTRY: Final = struct.Struct(">II")
@@ -26,7 +27,12 @@ class OffsetIndex(IndexFile):
 
     suffix = ".index"
     entry_bytes = 8
-    __slots__ = ()
+    __slots__ = ("_last_found",)
+
+    def __init__(self, files: Files, folder: Path, base_offset: int, *, size: int, max_bytes: int) -> None:
+        super().__init__(files, folder, base_offset, size=size, max_bytes=max_bytes)
+        self._last_found: tuple[int, int, int] | None = None
+        """The relative offsets of an entry and of the one after it, and the position: who reads on asks nearby."""
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry above all others."""
@@ -48,10 +54,22 @@ class OffsetIndex(IndexFile):
         """Return the last entry, or the start of the segment when there is none."""
         return self.entry(self.entry_count - 1) if self._end else OffsetPosition(self.base_offset, 0)
 
-    def lookup(self, offset: int) -> OffsetPosition:
-        """Return the largest entry at or below `offset`, or the start of the segment."""
+    def lookup(self, offset: int) -> tuple[int, int]:
+        """Return offset and position of the largest entry at or below `offset`, or the start of the segment."""
+        base, relative = self.base_offset, offset - self.base_offset
+        found = self._last_found
+        if found is not None and found[0] <= relative < found[1]:
+            return base + found[0], found[2]
         number = self._count_at_or_below(offset)
-        return self.entry(number - 1) if number else OffsetPosition(self.base_offset, 0)
+        if not number:
+            return base, 0
+        memory = self._touch()
+        indexed: int
+        position: int
+        indexed, position = _ENTRY.unpack_from(memory, number * 8 - 8)
+        if number * 8 < self._end:
+            self._last_found = indexed, _relative_at(memory, number * 8), position
+        return base + indexed, position
 
     def _count_at_or_below(self, offset: int) -> int:
         """Return how many entries have an offset of at most `offset`."""
@@ -81,7 +99,13 @@ class OffsetIndex(IndexFile):
 
     def cut(self, offset: int) -> None:
         """Forget the entries at or above `offset`."""
+        self._last_found = None
         self._keep(self._count_at_or_below(offset - 1))
+
+    def reset(self, at_least_entries: int) -> None:
+        """Forget every entry, to build the index anew with room for a number of them."""
+        self._last_found = None
+        super().reset(at_least_entries)
 
     def is_sane(self, log_bytes: int) -> bool:
         """Say whether the last entry can be true of a segment of this size; cheap, not a proof."""

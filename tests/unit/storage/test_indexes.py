@@ -99,11 +99,24 @@ def test_lookups_find_the_largest_entry_at_or_below(entries: list[tuple[int, int
             index.append(BASE + relative, position)
             times.append(relative, BASE + position)
         for offset in asked:
-            below = [(BASE + relative, position) for relative, position in sorted(entries) if relative <= offset]
-            assert index.lookup(BASE + offset) == (below[-1] if below else (BASE, 0))
+            assert index.lookup(BASE + offset) == _largest_below(entries, offset)
             earlier = [(relative, BASE + position) for relative, position in sorted(entries) if relative <= offset]
             assert times.lookup(offset) == (earlier[-1] if earlier else (-1, BASE))
         index.cut(BASE + asked[0])
-        assert index.entry_count == sum(relative < asked[0] for relative, _ in entries)
+        entries = [entry for entry in entries if entry[0] < asked[0]]
+        assert index.entry_count == len(entries)
+        for offset in asked:
+            assert index.lookup(BASE + offset) == _largest_below(entries, offset)
+        index.append(BASE + 600, 20_000)
+        for offset in (*asked, 599, 600, 601):
+            assert index.lookup(BASE + offset) == _largest_below([*entries, (600, 20_000)], offset)
+        index.reset(at_least_entries=1)
+        for offset in asked:
+            assert index.lookup(BASE + offset) == (BASE, 0)
         index.close(keep_file=False)
         times.close(keep_file=False)
+
+
+def _largest_below(entries: list[tuple[int, int]], offset: int) -> tuple[int, int]:
+    below = [(BASE + relative, position) for relative, position in sorted(entries) if relative <= offset]
+    return below[-1] if below else (BASE, 0)
