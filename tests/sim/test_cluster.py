@@ -1,7 +1,8 @@
 """The shipped broker, three times, in virtual time."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import pytest
@@ -38,6 +39,7 @@ from highwater.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from highwater.protocol.schema import Message
+from highwater_sim.agreement import disagreements
 from highwater_sim.cluster import Cluster
 from highwater_sim.coordination import STORE_HOST
 from highwater_sim.machine import PORT
@@ -123,7 +125,7 @@ async def ask(broker: int, request: Message, response: type[ResponseT], version:
         peer.close()
 
 
-async def move(broker: int, name: str, replicas: list[int]) -> int:
+async def move(broker: int, name: str, replicas: Sequence[int]) -> int:
     """Have the first partition of a topic moved; return what was said."""
     topic = ReassignableTopic(
         name=name, partitions=[ReassignablePartition(partition_index=0, replicas=[BrokerId(one) for one in replicas])]
@@ -171,6 +173,27 @@ def test_a_replica_that_should_go_is_not_told_to_follow_the_next_leader_instead(
     there = cluster.machine(going).node
     assert there is not None
     assert {str(partition.name) for partition in there.partitions} == {"t-1"}
+
+
+def test_what_an_administrator_asked_for_is_done_even_if_it_hangs_up(cluster: Cluster) -> None:
+    """A leader that is written down and told to nobody would lead nothing, and nobody would look at it again."""
+
+    async def ask_and_hang_up(after_s: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(after_s):
+                await elect_preferred(boss, name)
+
+    boss = controller(cluster)
+    for number in range(30):
+        name = f"t{number}"
+        assert cluster.run_until_done(cluster.spawn(create(boss, name)), within_s=10) == ErrorCode.NONE
+        record = TopicRecord.decode(paths.topic(name), cluster.store.read(paths.topic(name)).data)
+        others_first = list(reversed(record.replicas[0]))
+        assert cluster.run_until_done(cluster.spawn(move(boss, name, others_first)), within_s=10) == ErrorCode.NONE
+        cluster.scheduler.run_until(cluster.scheduler.now + 0.2)
+        cluster.run_until_done(cluster.spawn(ask_and_hang_up(0.0005 + number * 0.0001)), within_s=10)
+    cluster.scheduler.run_until(cluster.scheduler.now + 2.0)
+    assert disagreements(cluster) == []
 
 
 async def commit(broker: int, offset: int) -> int:

@@ -154,10 +154,26 @@ class ControllerDriver:
     # Events ---------------------------------------------------------------------------------------------------------
 
     async def happens(self, event: Event) -> None:
-        """Let the core decide about an event, and do what it wants. NOT_CONTROLLER if we are not it (any more)."""
+        """Let the core decide about an event, and do what it wants. NOT_CONTROLLER if we are not it (any more).
+
+        What was begun is done to its end, even if the client that asked for it hangs up: what is decided and not
+        written, or written and not told, nobody would look at again.
+        """
+        task = asyncio.get_running_loop().create_task(self._in_turn(event))
+        self._tasks.add(task)
+        task.add_done_callback(self._answered)
+        await asyncio.shield(task)
+
+    async def _in_turn(self, event: Event) -> None:
         async with self._turn:
             office = self._require_office()
             await self._do(office, event)
+
+    def _answered(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and isinstance(task.exception(), KafkaError):
+            self._tasks.discard(task)  # whoever asked has the error, or no longer wants it
+        else:
+            self._done(task)
 
     @asynccontextmanager
     async def decision(self) -> AsyncIterator[Callable[[Event], Awaitable[None]]]:

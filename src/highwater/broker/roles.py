@@ -28,6 +28,7 @@ from highwater.protocol.messages.leader_and_isr import (
 )
 from highwater.protocol.messages.stop_replica import (
     StopReplicaPartitionError,
+    StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaResponse,
 )
@@ -121,8 +122,9 @@ class Roles:
         """Lead and follow what the controller wants."""
         async with self._turn:
             self._check(request.controller_epoch, request.broker_epoch)
-            self._heard_of(request.controller_id, request.controller_epoch)
             await self._know_configs(topic.topic_name for topic in request.topic_states)
+            self._check(request.controller_epoch, request.broker_epoch)  # We may have registered anew meanwhile.
+            self._heard_of(request.controller_id, request.controller_epoch)
             response = LeaderAndIsrResponse()
             count = 0
             for topic in request.topic_states:
@@ -148,13 +150,7 @@ class Roles:
             for topic in request.topic_states:
                 for state in topic.partition_states:
                     name = TopicPartition(topic.topic_name, state.partition_index)
-                    self._followed.pop(name, None)
-                    code = ErrorCode.NONE
-                    try:
-                        self._replicas.stop_replica(name, delete=state.delete_partition)
-                    except KafkaError as error:
-                        events.error("replica_not_stopped", partition=name, reason=str(error))
-                        code = error.code
+                    code = self._give_up(name, state)
                     response.partition_errors.append(
                         StopReplicaPartitionError(
                             topic_name=topic.topic_name, partition_index=state.partition_index, error_code=code
@@ -168,6 +164,7 @@ class Roles:
             self._check(request.controller_epoch, request.broker_epoch)
             alive = [topic for topic in request.topic_states if not _is_deleted(topic)]
             await self._know_configs(topic.topic_name for topic in alive)
+            self._check(request.controller_epoch, request.broker_epoch)
             self._heard_of(request.controller_id, request.controller_epoch)
             self._cluster.learn(map(_live, request.live_brokers), now_s=asyncio.get_running_loop().time())
             for topic in request.topic_states:
@@ -223,6 +220,19 @@ class Roles:
             self._followed.pop(name, None)
             return error.code
         self._followed[name] = role
+        return ErrorCode.NONE
+
+    def _give_up(self, name: TopicPartition, state: StopReplicaPartitionState) -> ErrorCode:
+        held = self._followed.get(name)
+        if held is not None and 0 <= state.leader_epoch < held.leader_epoch:
+            # It was under way when we were told to lead or to follow again.
+            return ErrorCode.FENCED_LEADER_EPOCH
+        self._followed.pop(name, None)
+        try:
+            self._replicas.stop_replica(name, delete=state.delete_partition)
+        except KafkaError as error:
+            events.error("replica_not_stopped", partition=name, reason=str(error))
+            return error.code
         return ErrorCode.NONE
 
     # Topics ---------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """An old controller is neither obeyed nor able to write."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -26,6 +26,11 @@ from highwater.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
+)
+from highwater.protocol.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
 )
 from highwater.protocol.messages.update_metadata import UpdateMetadataRequest
 
@@ -110,6 +115,43 @@ async def test_words_meant_for_an_earlier_registration_are_refused(tmp_path: Pat
             await here.roles.lead_and_follow(request)
         assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
         assert here.replicas.told == []
+
+
+async def test_words_to_an_earlier_registration_are_refused_however_late_that_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The configs of a new topic are read first; a broker whose session ends meanwhile has registered anew."""
+    async with parts(tmp_path) as here:
+
+        async def register_anew(wanted: Sequence[str]) -> list[None]:
+            here.roles.registration = REGISTRATION + 1
+            return [None for _ in wanted]
+
+        monkeypatch.setattr(here.store, "read_many", register_anew)
+        with pytest.raises(KafkaError) as refused:
+            await here.roles.lead_and_follow(lead(3, controller_epoch=7))
+        assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
+        assert here.replicas.told == []
+
+
+async def test_a_replica_that_has_a_newer_role_is_not_deleted(tmp_path: Path) -> None:
+    def stop(epoch: int) -> StopReplicaRequest:
+        state = StopReplicaPartitionState(partition_index=0, leader_epoch=epoch, delete_partition=True)
+        topic = StopReplicaTopicState(topic_name="a", partition_states=[state])
+        return StopReplicaRequest(
+            controller_id=OTHER, controller_epoch=7, broker_epoch=REGISTRATION, topic_states=[topic]
+        )
+
+    async with parts(tmp_path) as here:
+        await here.roles.lead_and_follow(lead(3, controller_epoch=7))
+        late = await here.roles.stop(stop(2))
+        assert late.partition_errors[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+        assert here.replicas.told == [("lead a-0", ME, 3)]
+        for epoch in (3, -1):  # -1: of a topic that the controller has forgotten
+            await here.roles.lead_and_follow(lead(3, controller_epoch=7))
+            answer = await here.roles.stop(stop(epoch))
+            assert answer.partition_errors[0].error_code == ErrorCode.NONE
+            assert here.replicas.told[-1] == ("stop a-0", NO_BROKER, 1)
 
 
 async def test_a_broker_obeys_nobody_before_it_has_registered(tmp_path: Path) -> None:
