@@ -18,8 +18,15 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NoNodeError
 
 from highwater.model.errors import ErrorCode
+from highwater.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from highwater.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from highwater.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from highwater.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from highwater.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -80,6 +87,26 @@ def test_a_broker_that_is_stopped_hands_over_first(highwater_cluster: ClusterPro
     watcher = cluster.brokers[view.controller()]
     assert cluster.brokers[leaving].stop() == 0
     assert not {leaving, -1} & set(view.leaders("a", watcher).values())
+
+
+def test_elections_are_held_even_if_the_administrator_hangs_up(highwater_cluster: ClusterProcesses, look: Look) -> None:
+    cluster, view = highwater_cluster, look(highwater_cluster)
+    view.create("a", 12, 3)
+    boss = cluster.brokers[view.controller()].bootstrap_servers
+    turned = {index: list(reversed(state.replicas)) for index, state in view.topic("a").partitions.items()}
+    moves = [ReassignablePartition(partition_index=index, replicas=replicas) for index, replicas in turned.items()]
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="a", partitions=moves)])
+    with WireClient(boss) as client:
+        assert client.call(request, AlterPartitionReassignmentsResponse, 0).error_code == ErrorCode.NONE
+    for index in turned:
+        with WireClient(boss) as client:
+            client.send(ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="a", partitions=[index])]), 2)
+    preferred = {index: replicas[0] for index, replicas in turned.items()}
+    wait_for_all(cluster, lambda broker: view.leaders("a", broker) == preferred, "the preferred replicas lead")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    for index in turned:
+        producer.produce("a", b"x", partition=index)
+    assert producer.flush(TIMEOUT_SECONDS) == 0
 
 
 def test_all_brokers_killed_at_once_come_back_with_all_their_topics(
