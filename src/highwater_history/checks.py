@@ -17,6 +17,7 @@ from highwater_history.history import (
     Copied,
     Drain,
     History,
+    Owned,
     Place,
     Poll,
     Position,
@@ -48,6 +49,7 @@ def check(history: History) -> list[Violation]:
             copied_once,
             commits_stay,
             one_owner,
+            handed_over,
         )
         for violation in checker(facts)
     ]
@@ -271,6 +273,30 @@ def one_owner(facts: Facts) -> Iterator[Violation]:
                     yield Violation(
                         "one-owner",
                         f"{step.group}, generation {step.generation}: {place} belongs to {owner} and {step.member}",
+                    )
+
+
+def handed_over(facts: Facts) -> Iterator[Violation]:
+    """Nobody begins to read what another member has not given up, unless that one was expelled and did not know it."""
+    owned: defaultdict[tuple[str, Place], dict[str, float]] = defaultdict(dict)
+    begun: defaultdict[tuple[str, Place], list[tuple[float, str]]] = defaultdict(list)
+    for step in facts.steps:
+        if not isinstance(step, Owned):
+            continue
+        for place in step.places:
+            if step.client not in owned[step.group, place]:
+                owned[step.group, place][step.client] = step.at
+                begun[step.group, place].append((step.at, step.client))
+        for (group, place), owners in owned.items():
+            if group != step.group or place in step.places or step.client not in owners:
+                continue
+            since = owners.pop(step.client)
+            for at, other in begun[group, place]:
+                if since < at < step.at and other != step.client and not step.is_expelled:
+                    yield Violation(
+                        "handed-over",
+                        f"{step.client} had {place} of {group} from {since:.3f} to {step.at:.3f} s, and {other} had it "
+                        f"from {at:.3f} s on",
                     )
 
 

@@ -96,6 +96,18 @@ class Assignment:
 
 
 @dataclass(slots=True)
+class Owned:
+    """What a member of a group reads from now on, until its next one."""
+
+    client: str
+    at: float
+    group: str
+    places: list[Place]
+    is_expelled: bool = False
+    """Whether it has just heard that it is no longer part of the group: then others may own what it did."""
+
+
+@dataclass(slots=True)
 class Commit:
     """A group's position, committed."""
 
@@ -150,9 +162,10 @@ class Fault:
     what: str
 
 
-Step = Send | Transaction | Poll | Seek | Assignment | Commit | Position | Drain | Copied | Fault
+Step = Send | Transaction | Poll | Seek | Assignment | Owned | Commit | Position | Drain | Copied | Fault
 _KINDS: Final = {
-    kind.__name__: kind for kind in (Send, Transaction, Poll, Seek, Assignment, Commit, Position, Drain, Copied, Fault)
+    kind.__name__: kind
+    for kind in (Send, Transaction, Poll, Seek, Assignment, Owned, Commit, Position, Drain, Copied, Fault)
 }
 
 

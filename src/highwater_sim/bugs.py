@@ -18,6 +18,7 @@ from highwater.controller import controller, leadership_rules
 from highwater.controller.partition import Leadership
 from highwater.coordination import paths
 from highwater.coordination.port import ANY_VERSION, Check
+from highwater.groups.consumer import reconciliation
 from highwater.protocol.records.batch import read_header
 from highwater.replication.leader import IsrProposal, LeaderState
 from highwater.storage import log, recovery
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from highwater.controller.partition import ControlledPartition
-    from highwater.model.ids import BrokerId, LeaderEpoch, Offset
+    from highwater.groups.consumer.assignment import Assignment
+    from highwater.model.ids import BrokerId, LeaderEpoch, Offset, TopicId
     from highwater.storage.file_region import FileRegion
 
 Patch = tuple[Any, str, Any]
@@ -213,6 +215,19 @@ def _copy_what_is_damaged() -> list[Patch]:
     return [(log, "check_batch", lambda records, position=0: read_header(records, position))]
 
 
+# Groups -------------------------------------------------------------------------------------------------------------
+
+
+def _assign_before_release() -> list[Patch]:
+    """A member gets partitions that another one has not given up yet."""
+
+    def everything(wanted: Assignment, is_free: Callable[[TopicId, int], bool]) -> Assignment:
+        del is_free
+        return wanted
+
+    return [(reconciliation, "_free_part", everything)]
+
+
 BUGS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "truncate-by-watermark": _truncate_by_watermark,
     "ignore-epoch-in-fetch": _ignore_epoch_in_fetch,
@@ -229,5 +244,6 @@ BUGS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "no-producer-rebuild": _no_producer_rebuild,
     "believe-everything": _believe_everything,
     "copy-what-is-damaged": _copy_what_is_damaged,
+    "assign-before-release": _assign_before_release,
 }
 """Every bug by its name."""

@@ -42,7 +42,10 @@ ROUNDS_PER_COMMIT: Final = 4
 
 
 class GroupMember(Consumer):
-    """Reads as part of a group, from `run` on for ever."""
+    """Reads as part of a group, from `run_as_member` on for ever."""
+
+    offsets_version = 8
+    """Of the requests that fetch and commit offsets."""
 
     def __init__(self, cluster: Cluster, name: str, history: History, *, group: str, places: Sequence[Place]) -> None:
         super().__init__(cluster, name, history)
@@ -119,10 +122,12 @@ class GroupMember(Consumer):
             topics.setdefault(place.topic, []).append(place.partition)
         group = OffsetFetchRequestGroup(
             group_id=self._group,
+            member_id=self._member_id,
+            member_epoch=self._generation,
             topics=[OffsetFetchRequestTopics(name=topic, partition_indexes=found) for topic, found in topics.items()],
         )
         request = OffsetFetchRequest(groups=[group], require_stable=True)
-        answer = await self.ask(self._coordinator, request, OffsetFetchResponse, version=8)
+        answer = await self.ask(self._coordinator, request, OffsetFetchResponse, version=self.offsets_version)
         check(answer.groups[0].error_code)
         positions: dict[Place, int] = {}
         for topic in answer.groups[0].topics:
@@ -178,7 +183,7 @@ class GroupMember(Consumer):
                 member_id=self._member_id,
                 topics=[OffsetCommitRequestTopic(name=place.topic, partitions=[partition])],
             )
-            answer = await self.ask(self._coordinator, request, OffsetCommitResponse, version=8)
+            answer = await self.ask(self._coordinator, request, OffsetCommitResponse, version=self.offsets_version)
             check(answer.topics[0].partitions[0].error_code)
             commit.outcome, commit.done_at = "ok", self.now
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from highwater_sim import modern_member
 from highwater_sim.faults import KINDS
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class Profile:
     """Between two requests of one producer."""
     settings: Mapping[str, str]
     group_members: int
+    modern_members: int
+    """How many are in a group by the newer protocol."""
     transactional_producers: tuple[tuple[str, str], ...]
     """Each with its transactional id; two with one id fence each other again and again."""
     transaction_version: int
@@ -87,6 +90,9 @@ class Profile:
         }
         if is_synced:
             settings["log.flush.interval.messages"] = "1"
+        modern_members = Random(f"modern {seed}").choice((0, 0, 0, 2, 3))
+        if modern_members:
+            settings.update(modern_member.SETTINGS)
         return cls(
             is_synced=is_synced,
             faults=tuple(kind for kind in chosen if kind in KINDS),
@@ -95,6 +101,7 @@ class Profile:
             request_pause_s=random.choice((0.05, 0.15, 0.5)),
             settings=settings,
             group_members=random.choice((0, 0, 1, 2, 3)),
+            modern_members=modern_members,
             transactional_producers=random.choice(((), (), (("tx", "one"),), (("tx", "one"), ("ty", "two")), _RIVALS)),
             transaction_version=random.choice((1, 2)),
             transformers=random.choice((0, 0, 0, 1, 2)),

@@ -24,6 +24,7 @@ from highwater_sim.cluster import Cluster
 from highwater_sim.consumer import Consumer
 from highwater_sim.faults import Faults, out_of_sync
 from highwater_sim.group_member import GroupMember
+from highwater_sim.modern_member import ModernMember
 from highwater_sim.producer import Producer
 from highwater_sim.replica_checks import ReplicaChecks
 from highwater_sim.trace import Trace
@@ -170,6 +171,14 @@ class Simulation:
                 GroupMember(cluster, f"member{number}", self.history, group="group", places=self.places).run_as_member()
             )
             for number in range(profile.group_members)
+        ]
+        self._consuming += [
+            cluster.spawn(
+                ModernMember(
+                    cluster, f"modern{number}", self.history, group="modern", topics=list(TOPICS)
+                ).run_as_member()
+            )
+            for number in range(profile.modern_members)
         ]
         changing = []
         if profile.has_administrator:

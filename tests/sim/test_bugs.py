@@ -38,6 +38,7 @@ FOUND = {
     "no-producer-rebuild": Hunt(("kill-all", "slow-network"), 2),
     "copy-what-is-damaged": Hunt(("bit-flip",), 6, is_busy=False),
     "believe-everything": Hunt(("power",), 2, is_busy=False),
+    "assign-before-release": Hunt(("slow-network",), 4, is_busy=False),
 }
 
 
@@ -48,6 +49,7 @@ def busy(profile: Profile, hunt: Hunt) -> Profile:
         request_pause_s=hunt.request_pause_s,
         average_pause_s=1.5,
         group_members=0,
+        modern_members=0,
         transactional_producers=(),
         transformers=0,
         has_administrator=False,

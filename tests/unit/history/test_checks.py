@@ -1,11 +1,14 @@
 """Each checker sees what it is for, in the smallest history that shows it."""
 
+import pytest
+
 from highwater_history.checks import check
 from highwater_history.history import (
     Assignment,
     Commit,
     Drain,
     History,
+    Owned,
     Place,
     Poll,
     Position,
@@ -104,3 +107,12 @@ def test_positions_that_go_back_and_owners_that_are_two() -> None:
     assert found(commit, Position("c", 3.0, "g", P, 9, 4.0)) == {"unknown-commit"}
     owners = [Assignment(member, 1.0, "g", 4, member, [P]) for member in ("a", "b")]
     assert found(*owners) == {"one-owner"}
+
+
+@pytest.mark.parametrize("is_expelled", [False, True])
+def test_what_is_read_by_another_before_it_was_given_up(is_expelled: bool) -> None:
+    began = Owned("a", 1.0, "g", [P])
+    ended = Owned("a", 3.0, "g", [], is_expelled=is_expelled)
+    assert found(began, Owned("b", 2.0, "g", [P]), ended) == (set() if is_expelled else {"handed-over"})
+    assert found(began, Owned("b", 2.0, "other", [P]), ended) == set()
+    assert found(began, Owned("a", 2.0, "g", [P]), ended, Owned("b", 3.5, "g", [P])) == set()
