@@ -12,6 +12,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from highwater.broker.controller_news import ControllerNews
+from highwater.broker.controller_office import Office
 from highwater.broker.controller_store import ControllerStore, Deposed
 from highwater.broker.messenger import Messenger, RemoteListener
 from highwater.broker.peer import Peer
@@ -29,10 +30,6 @@ from highwater.controller.events import (
     ReplicasFailed,
     ReplicasStopped,
     ShutdownAsked,
-    StopReplicas,
-    TellAll,
-    TellEverybody,
-    TellReplicas,
     WriteAssignments,
     WriteStates,
 )
@@ -43,11 +40,10 @@ from highwater.model.ids import BrokerId, TopicPartition
 from highwater.model.log_events import EventLog
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 
     from highwater.broker.roles import Roles
     from highwater.config.broker_config import BrokerConfig
-    from highwater.controller.partition import Leadership
     from highwater.coordination.port import Coordination, Operation
     from highwater.coordination.records import BrokerRecord
 
@@ -72,7 +68,7 @@ class ControllerDriver:
         self._listener = listener
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._office: _Office | None = None
+        self._office: Office | None = None
         self.on_step_down: Callable[[], None] = lambda: None
         """Called when this controller gave up by itself: somebody has to be elected."""
         self.makes_way_until = 0.0
@@ -98,7 +94,7 @@ class ControllerDriver:
         """Begin as the controller that was elected with `epoch`: read everything, repair it, tell everybody."""
         async with self._turn:
             store = ControllerStore(self._coordination, self._config, epoch=epoch, epoch_version=epoch_version)
-            office = _Office(store)
+            office = Office(store)
             office.stop_watching += [
                 self._coordination.watch_children(paths.BROKERS, self._brokers_may_have_changed),
                 self._coordination.watch_children(paths.ISR_CHANGES, self._leaders_gave_notice),
@@ -134,19 +130,19 @@ class ControllerDriver:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _leave(self, office: _Office) -> None:
+    def _leave(self, office: Office) -> None:
         if self._office is office:
             self._office = None
             events.info("controller_resigned", broker=self._broker_id, epoch=office.store.epoch)
         office.close()
 
-    def _step_down(self, office: _Office, reason: KafkaError) -> None:
+    def _step_down(self, office: Office, reason: KafkaError) -> None:
         if self._office is office:
             events.warning("controller_steps_down", broker=self._broker_id, reason=str(reason))
             self._leave(office)
             self.on_step_down()
 
-    def _require_office(self) -> _Office:
+    def _require_office(self) -> Office:
         if self._office is None or self._office.news is None:
             raise KafkaError("this broker is not the controller", code=ErrorCode.NOT_CONTROLLER)
         return self._office
@@ -191,13 +187,13 @@ class ControllerDriver:
             except CoordinationError as error:
                 raise self._stepped_down(office, error) from error
 
-    async def _do(self, office: _Office, event: Event) -> None:
+    async def _do(self, office: Office, event: Event) -> None:
         try:
             await self._carry_out(office, office.core.step(event))
         except (CoordinationError, Deposed) as error:
             raise self._stepped_down(office, error) from error
 
-    def _stepped_down(self, office: _Office, reason: KafkaError) -> KafkaError:
+    def _stepped_down(self, office: Office, reason: KafkaError) -> KafkaError:
         self._step_down(office, reason)
         return KafkaError(f"this controller stepped down: {reason}", code=ErrorCode.NOT_CONTROLLER)
 
@@ -253,7 +249,7 @@ class ControllerDriver:
         except KafkaError as error:
             events.info("event_dropped", controller_event=type(event).__name__, reason=str(error))
 
-    async def _balance_now_and_then(self, office: _Office) -> None:
+    async def _balance_now_and_then(self, office: Office) -> None:
         while self._office is office:
             await asyncio.sleep(self._config[replication.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS])
             if all(messenger.has_told for messenger in office.messengers.values()):  # nobody needs to be moved now
@@ -262,12 +258,12 @@ class ControllerDriver:
 
     # Effects --------------------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, office: _Office, effects: list[Effect]) -> None:
+    async def _carry_out(self, office: Office, effects: list[Effect]) -> None:
         """Do what the core wants, in its order. What is written is fed back, and told, before anything else happens."""
         await self._do_all(office, effects)
         self._watch_moves(office)
 
-    async def _do_all(self, office: _Office, effects: list[Effect]) -> None:
+    async def _do_all(self, office: Office, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
                 case WriteStates(changes):
@@ -283,7 +279,7 @@ class ControllerDriver:
                 case telling:
                     office.tell(telling)
 
-    def _watch_moves(self, office: _Office) -> None:
+    def _watch_moves(self, office: Office) -> None:
         """Look at partitions that move as soon as their replicas catch up: notices of leaders come seconds later."""
         moving = {name for name, _ in office.core.moving()}
         for name in office.watched_moves.keys() - moving:
@@ -293,10 +289,10 @@ class ControllerDriver:
             office.watched_moves[name] = self._coordination.watch_node(paths.partition_state(*name), look)
             look()
 
-    def _move_may_have_arrived(self, office: _Office, name: TopicPartition) -> None:
+    def _move_may_have_arrived(self, office: Office, name: TopicPartition) -> None:
         self._spawn(self._look_at_move(office, name))
 
-    async def _look_at_move(self, office: _Office, name: TopicPartition) -> None:
+    async def _look_at_move(self, office: Office, name: TopicPartition) -> None:
         async with self._turn:
             if self._office is not office or name not in office.watched_moves:
                 return
@@ -369,7 +365,7 @@ class ControllerDriver:
                 self._step_down(office, error)
 
     def _meet(
-        self, office: _Office, registrations: Mapping[BrokerId, int], addresses: Mapping[BrokerId, BrokerRecord]
+        self, office: Office, registrations: Mapping[BrokerId, int], addresses: Mapping[BrokerId, BrokerRecord]
     ) -> None:
         """Have a messenger for each live registration, and none for others."""
         assert office.news is not None
@@ -395,7 +391,7 @@ class ControllerDriver:
             office.messengers[broker] = Messenger(broker, registration, listener, office.news, self)
             office.messengers[broker].start(self._spawn)
 
-    async def _process_ended(self, office: _Office, broker: BrokerId, peer: Peer) -> None:
+    async def _process_ended(self, office: Office, broker: BrokerId, peer: Peer) -> None:
         """Take a broker off the list whose process has ended, without waiting for its session to expire.
 
         Should the broker be alive after all, it finds its registration gone and registers again. Nothing is lost by
@@ -449,67 +445,3 @@ class ControllerDriver:
             events.error("controller_task_failed", cause=error)
             if self._office is not None:
                 self._step_down(self._office, KafkaError(f"internal error: {error!r}"))
-
-
-class _Office:
-    """What one term of office needs; gone with it."""
-
-    def __init__(self, store: ControllerStore) -> None:
-        self.store = store
-        self.core = Controller()
-        self.addresses: dict[BrokerId, BrokerRecord] = {}
-        self.news: ControllerNews | None = None
-        self.messengers: dict[BrokerId, Messenger] = {}
-        self.peers: dict[BrokerId, Peer] = {}
-        self.stop_watching: list[Callable[[], None]] = []
-        self.watched_moves: dict[TopicPartition, Callable[[], None]] = {}
-        self.balancing: asyncio.Task[None] | None = None
-        self._deletions: dict[str, asyncio.Future[None]] = {}
-
-    def known_states(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[Leadership, int]]:
-        """Return what the core knows of these partitions."""
-        found = ((name, self.core.find(name)) for name in names)
-        return {name: (held.leadership, held.version) for name, held in found if held is not None}
-
-    def part_with(self, broker: BrokerId) -> None:
-        """Tell a broker nothing any more."""
-        self.messengers.pop(broker).close()
-        peer = self.peers.pop(broker, None)
-        if peer is not None:
-            peer.close()
-
-    def tell(self, effect: TellReplicas | TellEverybody | TellAll | StopReplicas) -> None:
-        """Pass on what brokers shall be told; one that is gone is told everything when it returns."""
-        if isinstance(effect, TellEverybody):
-            for messenger in self.messengers.values():
-                messenger.tell_metadata(effect.partitions)
-        elif effect.broker in self.messengers:
-            messenger = self.messengers[effect.broker]
-            match effect:
-                case TellReplicas(_, names):
-                    messenger.tell_roles(names)
-                case TellAll():
-                    messenger.tell_everything()
-                case StopReplicas(_, names):
-                    messenger.tell_stops(names)
-
-    def when_deleted(self, topic: str) -> asyncio.Future[None]:
-        """Return what is done once a topic is forgotten."""
-        return self._deletions.setdefault(topic, asyncio.get_running_loop().create_future())
-
-    def deleted(self, topic: str) -> None:
-        """Tell who waits for a topic to be forgotten."""
-        waiting = self._deletions.pop(topic, None)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(None)
-
-    def close(self) -> None:
-        """End the term."""
-        for stop in [*self.stop_watching, *self.watched_moves.values()]:
-            stop()
-        for broker in list(self.messengers):
-            self.part_with(broker)
-        if self.balancing is not None:
-            self.balancing.cancel()
-        for waiting in self._deletions.values():
-            waiting.cancel()

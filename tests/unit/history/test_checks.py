@@ -110,7 +110,7 @@ def test_positions_that_go_back_and_owners_that_are_two() -> None:
 
 
 @pytest.mark.parametrize("is_expelled", [False, True])
-def test_what_is_read_by_another_before_it_was_given_up(is_expelled: bool) -> None:
+def test_what_is_read_by_another_before_it_was_given_up(*, is_expelled: bool) -> None:
     began = Owned("a", 1.0, "g", [P])
     ended = Owned("a", 3.0, "g", [], is_expelled=is_expelled)
     assert found(began, Owned("b", 2.0, "g", [P]), ended) == (set() if is_expelled else {"handed-over"})
