@@ -177,6 +177,8 @@ class Controller:
 
     def _delete(self, name: str) -> list[Effect]:
         topic = self.topics[name]
+        for partition in _names(topic):
+            self._retiring.pop(partition, None)  # Whatever moved away is deleted with the rest.
         self._undeleted[name] = {
             (broker, TopicPartition(name, index))
             for index, partition in topic.partitions.items()
@@ -268,7 +270,7 @@ class Controller:
         told = frozenset(names)
         for name in told:
             partition = self.find(name)
-            if partition is not None:
+            if partition is not None and not self.is_being_deleted(name.topic):
                 for broker in partition.holders:
                     if broker in self.brokers:
                         by_broker[broker].add(name)

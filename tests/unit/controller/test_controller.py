@@ -294,6 +294,16 @@ def test_a_replica_that_goes_is_told_nothing_but_to_go() -> None:
     assert found.assignment == Assignment((ONE, TWO))
 
 
+def test_a_topic_that_is_deleted_while_it_moves_is_told_nothing_but_to_go() -> None:
+    world = World(topic("a", partition(ONE, TWO, THREE)))
+    world.happens(MovesAsked({A0: (ONE, TWO)}))
+    world.happens(DeletionDecided("a"))
+    told = world.happens(ReplicasStopped(THREE, frozenset({A0})))
+    assert not [effect for effect in told if isinstance(effect, TellReplicas | WriteAssignments)]
+    world.happens(ReplicasStopped(ONE, frozenset({A0})))
+    assert world.happens(ReplicasStopped(TWO, frozenset({A0}))) == [FinishDeletion("a")]
+
+
 def test_a_move_ends_with_a_state_of_the_controllers() -> None:
     """Who leads may just be calling a replica in sync that is about to be deleted."""
     world = World(topic("a", partition(ONE, TWO, THREE, isr=(ONE,))))
@@ -366,7 +376,7 @@ def test_whatever_happens_the_laws_hold(
         for name, (leadership, _) in world.store.items():
             held = world.core.find(name)
             assert held is not None
-            replicas, broken = held.assignment.replicas, held.broken
+            replicas, broken = held.holders, held.broken
             assert replicas
             able = [b for b in leadership.isr if b in world.core.brokers and b in replicas and b not in broken]
             if able:
@@ -384,9 +394,8 @@ def _happen(world: World, move: tuple[object, ...]) -> None:  # noqa: C901 - one
             assert held is not None
             if leadership.leader == NO_BROKER:
                 return
-            others = [
-                b for b in order if b in held.assignment.replicas and b != leadership.leader and b in core.brokers
-            ]
+            # Of replicas that are being deleted it was not told.
+            others = [b for b in order if b in held.holders and b != leadership.leader and b in core.brokers]
             world.leader_writes_isr(name, (leadership.leader, *others[: len(order) // 2]))
             if is_noticed:
                 world.happens(IsrNoticed({name: world.store[name]}))
