@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from highwater.coordination import paths
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 
 SCRATCH: Final = "scratch"
 TIMEOUT_MS: Final = 3000
+HANGING_UP: Final = 0.3
+"""How often it does not wait for the answer."""
+SHORT_PATIENCE_S: Final = 0.006
+"""A change takes about as long."""
 TOPIC_RESOURCE: Final = 2
 
 
@@ -50,23 +55,31 @@ class Administrator(Client):
         self._brokers = [machine.broker_id for machine in cluster.machines]
 
     async def run(self, places: Sequence[Place], *, pause_s: float) -> None:
-        """Change something for ever."""
+        """Change something for ever, and do not always wait for the answer."""
         while True:
             await self.rest(pause_s)
+            patience_s = self.random.uniform(0, SHORT_PATIENCE_S) if self.random.random() < HANGING_UP else None
             try:
-                match self.random.randrange(5):
-                    case 0:
-                        await self._move(self.random.choice(list(places)))
-                    case 1:
-                        await self._elect()
-                    case 2:
-                        await self.create([CreatableTopic(name=SCRATCH, num_partitions=2, replication_factor=2)])
-                    case 3:
-                        await self._configure(self.random.choice([SCRATCH, *{place.topic: None for place in places}]))
-                    case _:
-                        await self._delete()
+                async with asyncio.timeout(patience_s):
+                    await self._change_something(places)
             except KafkaError as error:
                 self._note(f"refused: {error}")
+            except TimeoutError:
+                self._note("hangs up")
+                self.hang_up()
+
+    async def _change_something(self, places: Sequence[Place]) -> None:
+        match self.random.randrange(5):
+            case 0:
+                await self._move(self.random.choice(list(places)))
+            case 1:
+                await self._elect()
+            case 2:
+                await self.create([CreatableTopic(name=SCRATCH, num_partitions=2, replication_factor=2)])
+            case 3:
+                await self._configure(self.random.choice([SCRATCH, *{place.topic: None for place in places}]))
+            case _:
+                await self._delete()
 
     def _note(self, what: str) -> None:
         self.history.add(Fault(self.now, f"administrator: {what}"))

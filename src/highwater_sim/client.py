@@ -74,6 +74,12 @@ class Client:
         self._cluster.client_requests += 1
         return await self._peer(broker, patience_s).ask(request, response, version=version)
 
+    def hang_up(self) -> None:
+        """Close every connection; the next question opens another."""
+        for peer in self._peers.values():
+            peer.close()
+        self._peers.clear()
+
     def any_broker(self) -> int:
         """Return a broker, which may be dead."""
         return self.random.randint(1, len(self._cluster.machines))
