@@ -35,8 +35,10 @@ SETTINGS: Final = {
     "replica.socket.timeout.ms": 2000,
     "controller.socket.timeout.ms": 2000,
     "leader.imbalance.check.interval.seconds": 5,
+    "log.message.timestamp.after.max.ms": 7 * 86_400_000,
 }
-"""Short times, so that a fault has its consequences soon."""
+"""Short times, so that a fault has its consequences soon. And timestamps may be days ahead: a leader whose clock is a
+day behind takes all that comes for such, and would refuse it."""
 
 _METADATA_VERSION: Final = 12
 _ASK_SECONDS: Final = 2.0
