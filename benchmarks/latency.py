@@ -17,7 +17,8 @@ from typing import Final
 
 from benchmarks.brokers import ROOT, Broker
 from benchmarks.frames import Exchange, batch_of, produce_exchange
-from benchmarks.measuring import Arena, Metric, Target
+from benchmarks.measuring import STOLEN, Arena, Metric, Target
+from benchmarks.process_stats import Stolen
 from benchmarks.topics import scratch_topic
 
 RECORDS_PER_SECOND: Final = 5_000
@@ -117,9 +118,11 @@ def fixed_rate(arena: Arena) -> list[Metric]:
     def measure(broker: Broker) -> Mapping[str, float]:
         with scratch_topic(broker, CONNECTIONS) as topic:
             records = int(RECORDS_PER_SECOND * (arena.effort.seconds + arena.effort.warm_up_seconds))
+            stolen = Stolen()
             latencies = run_schedule(Schedule(broker.bootstrap, topic, records))
+            share = stolen.share()
         settled = latencies[int(RECORDS_PER_SECOND * arena.effort.warm_up_seconds) :]
-        return {metric.name: percentile(settled, float(metric.name[1:])) * 1e3 for metric in metrics}
+        return {STOLEN: share} | {metric.name: percentile(settled, float(metric.name[1:])) * 1e3 for metric in metrics}
 
     return arena.alternate(metrics, measure)
 

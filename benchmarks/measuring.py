@@ -5,10 +5,15 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from benchmarks.brokers import Broker
 from benchmarks.clusters import Cluster
+
+STOLEN: Final = "stolen"
+"""The name under which a turn says what share of the processors was taken away while it counted."""
+CALM: Final = 0.005
+MORE_TRIES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +108,27 @@ class Rivals(Generic[RivalT]):
         """Measure A, B, A, B, ...; the first turn of each is thrown away, for it warms up."""
         for number in range(1 - warm_ups, self.effort.rounds + 1):
             for rival in self.both:
-                figures = measure(rival)
+                figures = self._undisturbed(rival, measure)
                 shown = ", ".join(f"{metric.name} {figures[metric.name]:,.4g} {metric.unit}" for metric in metrics)
                 self.say(f"    {'warm-up' if number < 1 else f'round {number}'}  {rival.name:<13} {shown}")
                 if number >= 1:
                     record(metrics, figures, are_ours=rival is self.ours)
         return list(metrics)
+
+    def _undisturbed(self, rival: RivalT, measure: Callable[[RivalT], Mapping[str, float]]) -> Mapping[str, float]:
+        """Measure again, a few times, while the machine below takes our processors away; keep the calmest turn.
+
+        For lines that say how much was taken: single stalls make their figures.
+        """
+        calmest = measure(rival)
+        for _ in range(MORE_TRIES):
+            if calmest.get(STOLEN, 0.0) <= CALM:
+                break
+            self.say(f"    {calmest[STOLEN]:.1%} of the processors were taken away; once more")
+            figures = measure(rival)
+            if figures[STOLEN] < calmest[STOLEN]:
+                calmest = figures
+        return calmest
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
-"""What a process costs: its processor time and its memory, as the kernel counts them."""
+"""What a process costs: its processor time and its memory, as the kernel counts them; and what was not ours to use."""
 
+import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,3 +47,21 @@ def memory(pid: int) -> Memory:
             if name in totals:
                 totals[name] += int(value.split()[0]) * KIB
     return Memory(rss_bytes=totals["Rss"], pss_bytes=totals["Pss"])
+
+
+class Stolen:
+    """Measures, from its making on, what share of our processors the machine below gave to somebody else."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._stolen_seconds = _stolen_seconds()
+
+    def share(self) -> float:
+        """Return the share, between 0 and 1."""
+        seconds = (time.monotonic() - self._began) * (os.cpu_count() or 1)
+        return (_stolen_seconds() - self._stolen_seconds) / seconds
+
+
+def _stolen_seconds() -> float:
+    ticks = (PROC / "stat").read_text().partition("\n")[0].split()
+    return int(ticks[8]) / os.sysconf("SC_CLK_TCK")
