@@ -267,7 +267,7 @@ def forget_pages(folder: Path) -> None:
     for path in folder.glob("*.log"):
         descriptor = os.open(path, os.O_RDONLY)
         try:
-            # Bit by bit: all at once kept a processor from the brokers for 28 ms, for the kernel does not stop in between.
+            # Bit by bit: all at once kept a processor from the brokers for 28 ms, as the kernel does not stop halfway.
             for start in range(0, path.stat().st_size, FORGET_AT_ONCE_BYTES):
                 os.posix_fadvise(descriptor, start, FORGET_AT_ONCE_BYTES, os.POSIX_FADV_DONTNEED)
         finally:

@@ -8,6 +8,7 @@ compared with the ledger as far as it may be read, every new leader as far as th
 from __future__ import annotations
 
 from collections import deque
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from highwater.coordination import paths
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from highwater_sim.trace import Trace
 
 MAX_BYTES: Final = 1 << 20
+_STATE: Final = attrgetter("high_watermark", "log.log_end_offset", "leader_epoch", "leads")
+"""All of a replica that a turn may change and the checks look at."""
 TOPIC_DEPTH: Final = paths.topic("t").count("/")
 STORM_WRITES: Final = 60
 STORM_S: Final = 2.0
@@ -88,6 +91,8 @@ class ReplicaChecks:
         self._trace = trace
         self._compared = compared_topics
         self._seen: dict[int, dict[TopicPartition, _Seen]] = {machine.broker_id: {} for machine in cluster.machines}
+        self._last_states: dict[int, dict[Partition, tuple[object, ...]]] = {}
+        """What each broker's partitions were like when they were last looked at."""
         self._looked_at: dict[int, object] = {}
         self._obeyed: dict[int, int] = {}
         """The epoch of the controller that each broker has last heard of."""
@@ -106,6 +111,7 @@ class ReplicaChecks:
     def forget(self) -> None:
         """Let go of the brokers that were looked at."""
         self._seen.clear()
+        self._last_states.clear()
         self._looked_at.clear()
 
     def _fail(self, invariant: str, what: str) -> None:
@@ -200,23 +206,20 @@ class ReplicaChecks:
         if self._looked_at.get(machine.broker_id) is not node:
             self._looked_at[machine.broker_id] = node
             self._seen[machine.broker_id] = {}
+            self._last_states[machine.broker_id] = {}
             self._obeyed[machine.broker_id] = 0
         if node.broker is not None:
             self._check_obedience(machine.broker_id, node.broker.cluster.controller_epoch)
-        all_seen = self._seen[machine.broker_id]
+        all_seen, last_states = self._seen[machine.broker_id], self._last_states[machine.broker_id]
         for partition in node.partitions:
+            state = _STATE(partition)
+            if last_states.get(partition) == state:
+                continue
+            last_states[partition] = state
             seen = all_seen.get(partition.name)
-            if (
-                seen is None
-                or seen.partition is not partition
-                or seen.high_watermark != partition.high_watermark
-                or seen.log_end != partition.log.log_end_offset
-                or seen.leader_epoch != partition.leader_epoch
-                or seen.leads != partition.leads
-            ):
-                if seen is None or seen.partition is not partition:
-                    seen = all_seen[partition.name] = _Seen(partition)
-                self._check(machine, seen, partition)
+            if seen is None or seen.partition is not partition:
+                seen = all_seen[partition.name] = _Seen(partition)
+            self._check(machine, seen, partition)
 
     def _check_obedience(self, broker: int, epoch: int) -> None:
         if epoch < self._obeyed[broker]:

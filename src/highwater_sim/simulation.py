@@ -94,11 +94,11 @@ class Simulation:
             self.cluster, self.history, profile.faults, trace=self.trace, average_pause_s=profile.average_pause_s
         )
 
-    def run(self) -> Report:
-        """Run to the end, or to the first violation."""
+    def run(self, *, is_last: bool = False) -> Report:
+        """Run to the end, or to the first violation; `is_last` leaves what remains to the end of the process."""
         began = process_time()
         violations: tuple[Violation, ...] = ()
-        with _errors_as_bugs(self.cluster), _without_collector(self._dispose):
+        with _errors_as_bugs(self.cluster), _without_collector(None if is_last else self._dispose):
             try:
                 self._start()
                 self._be_faulty()
@@ -298,12 +298,15 @@ def _errors_as_bugs(cluster: Cluster) -> Iterator[None]:
 
 
 @contextmanager
-def _without_collector(dispose: Callable[[], None]) -> Iterator[None]:
+def _without_collector(dispose: Callable[[], None] | None) -> Iterator[None]:
     """Keep the collector away, for when it runs is not the seed's to decide; let go of everything in the end.
 
     What was under way in processes that were killed is then collected, and may complain: nobody shall hear it.
     """
     gc.disable()
+    if dispose is None:
+        yield
+        return
     try:
         yield
     finally:
