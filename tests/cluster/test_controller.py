@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, ResourceType
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NoNodeError
@@ -107,6 +107,37 @@ def test_elections_are_held_even_if_the_administrator_hangs_up(highwater_cluster
     for index in turned:
         producer.produce("a", b"x", partition=index)
     assert producer.flush(TIMEOUT_SECONDS) == 0
+
+
+def test_a_topic_that_is_deleted_while_a_broker_is_away_does_not_come_back_with_it(
+    highwater_cluster: ClusterProcesses, look: Look
+) -> None:
+    cluster, view = highwater_cluster, look(highwater_cluster)
+    view.create("a", 3, 3)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    for index in range(3):
+        producer.produce("a", b"old", partition=index)
+    assert producer.flush(TIMEOUT_SECONDS) == 0
+    away = next(number for number in cluster.brokers if number != view.controller())
+    cluster.brokers[away].kill()
+    wait_for_all(cluster, lambda broker: view.live(broker) == {1, 2, 3} - {away}, "the dead broker is off the list")
+    for future in view.admin().delete_topics(["a"]).values():
+        future.result(TIMEOUT_SECONDS)
+    cluster.brokers[away].start()
+    wait_until(lambda: not list(cluster.brokers[away].data_dir.glob("a-*[0-9]")), "its replicas are gone too")
+    wait_until(lambda: _is_made(view, "a"), "the topic can be made anew")
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g"})
+    with closing(consumer):
+        ends = [consumer.get_watermark_offsets(TopicPartition("a", index), TIMEOUT_SECONDS) for index in range(3)]
+    assert ends == [(0, 0)] * 3
+
+
+def _is_made(view: Any, topic: str) -> bool:
+    try:
+        view.create(topic, 3, 3)
+    except KafkaException:
+        return False
+    return True
 
 
 def test_all_brokers_killed_at_once_come_back_with_all_their_topics(

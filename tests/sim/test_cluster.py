@@ -24,6 +24,7 @@ from highwater.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
 )
 from highwater.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from highwater.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from highwater.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from highwater.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from highwater.protocol.messages.offset_commit import (
@@ -38,6 +39,13 @@ from highwater.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from highwater.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from highwater.protocol.records.record import build_batch, numbered
 from highwater.protocol.schema import Message
 from highwater_sim.agreement import disagreements
 from highwater_sim.cluster import Cluster
@@ -125,10 +133,11 @@ async def ask(broker: int, request: Message, response: type[ResponseT], version:
         peer.close()
 
 
-async def move(broker: int, name: str, replicas: Sequence[int]) -> int:
-    """Have the first partition of a topic moved; return what was said."""
+async def move(broker: int, name: str, replicas: Sequence[int], index: int = 0) -> int:
+    """Have a partition of a topic moved; return what was said."""
     topic = ReassignableTopic(
-        name=name, partitions=[ReassignablePartition(partition_index=0, replicas=[BrokerId(one) for one in replicas])]
+        name=name,
+        partitions=[ReassignablePartition(partition_index=index, replicas=[BrokerId(one) for one in replicas])],
     )
     request = AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=9000)
     answer = await ask(broker, request, AlterPartitionReassignmentsResponse, 0)
@@ -194,6 +203,51 @@ def test_what_an_administrator_asked_for_is_done_even_if_it_hangs_up(cluster: Cl
         cluster.run_until_done(cluster.spawn(ask_and_hang_up(0.0005 + number * 0.0001)), within_s=10)
     cluster.scheduler.run_until(cluster.scheduler.now + 2.0)
     assert disagreements(cluster) == []
+
+
+def test_what_a_topic_left_on_a_broker_is_not_taken_for_that_of_the_next(cluster: Cluster) -> None:
+    """A broker is away while a topic moves from it, is deleted, and made anew on all brokers."""
+
+    def run(work: Coroutine[Any, Any, int]) -> int:
+        result: int = cluster.run_until_done(cluster.spawn(work), within_s=30)
+        return result
+
+    boss = controller(cluster)
+    assert run(create(boss, "t")) == ErrorCode.NONE
+    for index in (0, 1):
+        assert run(produce(cluster, "t", index)) == ErrorCode.NONE
+    away = next(machine for machine in cluster.machines if machine.broker_id != boss)
+    staying = [machine.broker_id for machine in cluster.machines if machine is not away]
+    away.kill()
+    cluster.scheduler.run_until(cluster.scheduler.now + 2.0)
+    for index in (0, 1):
+        assert run(move(boss, "t", staying, index)) == ErrorCode.NONE
+    cluster.scheduler.run_until(cluster.scheduler.now + 1.0)
+    assert run(delete(boss, "t")) == ErrorCode.NONE
+    away.start()
+    cluster.scheduler.run_until(cluster.scheduler.now + 2.0)
+    assert run(create(boss, "t")) == ErrorCode.NONE
+    cluster.scheduler.run_until(cluster.scheduler.now + 1.0)
+    for machine in cluster.machines:
+        assert machine.node is not None
+        assert {str(held.name): held.log.log_end_offset for held in machine.node.partitions} == {"t-0": 0, "t-1": 0}
+
+
+async def delete(broker: int, name: str) -> int:
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=9000)
+    answer = await ask(broker, request, DeleteTopicsResponse, 6)
+    return answer.responses[0].error_code
+
+
+async def produce(cluster: Cluster, name: str, index: int) -> int:
+    """Write a record to a partition, to whoever leads it."""
+    path = paths.partition_state(name, index)
+    leader = PartitionStateRecord.decode(path, cluster.store.read(path).data).leader
+    batch = build_batch(numbered([(None, b"old")], timestamp_ms=cluster.machines[0].now_ms()))
+    data = TopicProduceData(name=name, partition_data=[PartitionProduceData(index=index, records=memoryview(batch))])
+    request = ProduceRequest(acks=-1, timeout_ms=9000, topic_data=[data])
+    answer = await ask(leader, request, ProduceResponse, 9)
+    return answer.responses[0].partition_responses[0].error_code
 
 
 async def commit(broker: int, offset: int) -> int:

@@ -167,7 +167,7 @@ class Replicas:
         if there is not None:
             return there
         try:
-            log = self._open_log(name, self.log_config(settings), is_new=is_new)
+            log = self._open_log(name, topic_id, self.log_config(settings), is_new=is_new)
         except StorageError as error:
             events.error("partition_offline", partition=name, reason=str(error))
             self._partitions.take_offline(name, str(error))
@@ -198,11 +198,13 @@ class Replicas:
         return partition
 
     def drop(self, name: TopicPartition) -> None:
-        """Serve a partition no longer, and delete its data in the background."""
-        partition = self._take_out(name)
-        if partition is None:
-            return
-        log_dir = self.log_dir_of(partition.log)
+        """Serve a partition no longer, and delete its data in the background, whether or not it was served."""
+        self._take_out(name)
+        log_dir = next((log_dir for log_dir in self.log_dirs if log_dir.holds(name) and log_dir.is_online), None)
+        if log_dir is not None:
+            self._remove(log_dir, name)
+
+    def _remove(self, log_dir: LogDir, name: TopicPartition) -> None:
         folder = log_dir.detach(name)
         self._loop.run_in_executor(self._executor, log_dir.remove_detached, folder)
 
@@ -223,9 +225,14 @@ class Replicas:
         """Return the log dir that a log lies in."""
         return next(log_dir for log_dir in self.log_dirs if log_dir.path == log.directory.parent)
 
-    def _open_log(self, name: TopicPartition, config: LogConfig, *, is_new: bool) -> Log:
+    def _open_log(self, name: TopicPartition, topic_id: TopicId, config: LogConfig, *, is_new: bool) -> Log:
         holder = next((log_dir for log_dir in self.log_dirs if log_dir.holds(name)), None)
-        log = (holder or self._place_for(name, is_new=is_new)).open_log(name, config, now_ms=self._now_ms())
+        if holder is not None and holder.is_online and holder.is_of_another_topic(name, topic_id):
+            events.warning("log_of_a_deleted_topic", partition=name, log_dir=holder.path)
+            self._remove(holder, name)
+            holder = None
+        place = holder or self._place_for(name, is_new=is_new)
+        log = place.open_log(name, config, now_ms=self._now_ms(), topic_id=topic_id)
         for note in log.report.notes:
             events.warning("log_repaired", partition=name, what=note)
         return log

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from highwater.model.errors import StorageError
-from highwater.model.ids import TopicPartition
+from highwater.model.ids import TopicId, TopicPartition
 from highwater.storage import checkpoints
 from highwater.storage.disk_health import DiskHealth, is_disk_failure
 from highwater.storage.files import Entry, Files, Lock, Space, replace_file
@@ -16,6 +16,7 @@ from highwater.storage.log import Log
 from highwater.storage.log_config import LogConfig
 from highwater.storage.recovery_messages import RecoveryJob
 from highwater.storage.segment import LOG_SUFFIX
+from highwater.storage.topic_identity import read_topic_id, write_topic_id
 
 LOCK_FILE: Final = ".lock"
 CLEAN_STOP_MARKER: Final = ".kafka_cleanshutdown"
@@ -161,8 +162,14 @@ class LogDir:
             if self.is_online:
                 raise StorageError(f"cannot write to log dir {self.path}: {error.strerror or error}") from error
 
-    def open_log(self, name: TopicPartition, config: LogConfig, *, now_ms: int) -> Log:
-        """Open a partition's log, or begin one. Raises StorageError."""
+    def is_of_another_topic(self, name: TopicPartition, topic_id: TopicId) -> bool:
+        """Return whether what lies here under a partition's name is of a topic that had the name before."""
+        with self._disk_may_fail(f"read {name} in"):
+            found = read_topic_id(self._files, self.path / str(name))
+        return found is not None and found != topic_id
+
+    def open_log(self, name: TopicPartition, config: LogConfig, *, now_ms: int, topic_id: TopicId | None = None) -> Log:
+        """Open a partition's log, or begin one; have its folder say which topic it is of. Raises StorageError."""
         if self.health.failure is not None:
             raise StorageError(f"{name} is in log dir {self.path}, whose disk failed: {self.health.failure}")
         try:
@@ -177,6 +184,8 @@ class LogDir:
                 first_dirty_offset=self._first_dirty.get(name, 0),
                 health=self.health,
             )
+            if topic_id is not None and read_topic_id(self._files, log.directory) is None:
+                write_topic_id(self._files, log.directory, topic_id)
         except OSError as error:
             self.health.noticed(error)
             raise StorageError(f"cannot open the log of {name} in {self.path}: {error.strerror or error}") from error

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from highwater.model.errors import StorageError
-from highwater.model.ids import TopicPartition
+from highwater.model.ids import TopicId, TopicPartition
 from highwater.storage import checkpoints
 from highwater.storage.files import OsFiles
 from highwater.storage.log import Log
@@ -43,6 +43,24 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageError, match=r"cannot use log dir .*file/data: Not a directory"):
         a_log_dir(tmp_path / "file" / "data")
+
+
+def test_a_folder_says_which_topic_it_is_of(tmp_path: Path) -> None:
+    ours, another = TopicId(bytes(range(16))), TopicId(bytes(range(1, 17)))
+    log_dir = a_log_dir(tmp_path)
+    log_dir.open_log(ORDERS, LogConfig(), now_ms=NOW_MS, topic_id=ours)
+    said = tmp_path / str(ORDERS) / "partition.metadata"
+    assert said.read_text() == "version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw\n"
+    assert not log_dir.is_of_another_topic(ORDERS, ours)
+    assert log_dir.is_of_another_topic(ORDERS, another)
+    log_dir.close(clean=True)
+    for damaged in (b"", bytes(50), b"version: 0\n", b"version: 0\ntopic_id: AAEC\n", b"version: 9\ntopic_id: \xff\n"):
+        said.write_bytes(damaged)
+        again = a_log_dir(tmp_path)
+        assert not again.is_of_another_topic(ORDERS, another), "a power cut may have taken what it said"
+        again.open_log(ORDERS, LogConfig(), now_ms=NOW_MS, topic_id=ours)
+        assert again.is_of_another_topic(ORDERS, another)
+        again.close(clean=True)
 
 
 def test_partitions_are_found_by_their_folders(tmp_path: Path) -> None:
