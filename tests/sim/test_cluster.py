@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -50,7 +51,7 @@ from highwater.protocol.schema import Message
 from highwater_sim.agreement import disagreements
 from highwater_sim.cluster import Cluster
 from highwater_sim.coordination import STORE_HOST
-from highwater_sim.machine import PORT
+from highwater_sim.machine import DATA, PORT, Machine
 
 T = TypeVar("T")
 ResponseT = TypeVar("ResponseT", bound=Message)
@@ -224,6 +225,7 @@ def test_what_a_topic_left_on_a_broker_is_not_taken_for_that_of_the_next(cluster
         assert run(move(boss, "t", staying, index)) == ErrorCode.NONE
     cluster.scheduler.run_until(cluster.scheduler.now + 1.0)
     assert run(delete(boss, "t")) == ErrorCode.NONE
+    assert folders(away) == {"t-0", "t-1"}
     away.start()
     cluster.scheduler.run_until(cluster.scheduler.now + 2.0)
     assert run(create(boss, "t")) == ErrorCode.NONE
@@ -231,6 +233,38 @@ def test_what_a_topic_left_on_a_broker_is_not_taken_for_that_of_the_next(cluster
     for machine in cluster.machines:
         assert machine.node is not None
         assert {str(held.name): held.log.log_end_offset for held in machine.node.partitions} == {"t-0": 0, "t-1": 0}
+
+
+def test_what_moved_away_from_a_broker_that_was_not_there_is_deleted_when_it_returns(cluster: Cluster) -> None:
+    def run(work: Coroutine[Any, Any, int]) -> int:
+        result: int = cluster.run_until_done(cluster.spawn(work), within_s=30)
+        return result
+
+    boss = controller(cluster)
+    assert run(create(boss, "t")) == ErrorCode.NONE
+    assert run(produce(cluster, "t", 0)) == ErrorCode.NONE
+    away = next(machine for machine in cluster.machines if machine.broker_id != boss)
+    staying = [machine.broker_id for machine in cluster.machines if machine is not away]
+    away.kill()
+    cluster.scheduler.run_until(cluster.scheduler.now + 2.0)
+    assert run(move(boss, "t", staying)) == ErrorCode.NONE
+    cluster.scheduler.run_until(cluster.scheduler.now + 1.0)
+    assert folders(away) == {"t-0", "t-1"}
+    away.start()
+    cluster.scheduler.run_until(cluster.scheduler.now + 5.0)
+    assert folders(away) == {"t-1"}
+    assert run(move(boss, "t", [away.broker_id, *staying])) == ErrorCode.NONE
+    cluster.scheduler.run_until(cluster.scheduler.now + 5.0)
+    assert folders(away) == {"t-0", "t-1"}
+    for machine in cluster.machines:
+        assert machine.node is not None
+        assert {str(held.name): held.log.log_end_offset for held in machine.node.partitions} == {"t-0": 1, "t-1": 0}
+
+
+def folders(machine: Machine) -> set[str]:
+    """Return the partitions that a machine's disk holds."""
+    entries = machine.disk.list(Path(DATA))
+    return {entry.name for entry in entries if entry.is_folder}
 
 
 async def delete(broker: int, name: str) -> int:

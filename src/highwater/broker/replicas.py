@@ -204,6 +204,23 @@ class Replicas:
         if log_dir is not None:
             self._remove(log_dir, name)
 
+    def unserved(self) -> list[TopicPartition]:
+        """Return what lies on our disks and is neither led nor followed."""
+        return [
+            name
+            for log_dir in self.log_dirs
+            if log_dir.is_readable and log_dir.is_online
+            for name in sorted(log_dir.partitions)
+            if not self.is_served(name)
+        ]
+
+    def drop_stray(self, name: TopicPartition, topic_id: TopicId) -> None:
+        """Delete what a partition left here when it moved away and we were not there; not what may be another's."""
+        for log_dir in self.log_dirs:
+            if log_dir.holds(name) and log_dir.topic_of(name) == topic_id:
+                events.warning("stray_replica_deleted", partition=name, log_dir=log_dir.path)
+                self._remove(log_dir, name)
+
     def _remove(self, log_dir: LogDir, name: TopicPartition) -> None:
         folder = log_dir.detach(name)
         self._loop.run_in_executor(self._executor, log_dir.remove_detached, folder)
@@ -227,7 +244,7 @@ class Replicas:
 
     def _open_log(self, name: TopicPartition, topic_id: TopicId, config: LogConfig, *, is_new: bool) -> Log:
         holder = next((log_dir for log_dir in self.log_dirs if log_dir.holds(name)), None)
-        if holder is not None and holder.is_online and holder.is_of_another_topic(name, topic_id):
+        if holder is not None and holder.is_online and holder.topic_of(name) not in {None, topic_id}:
             events.warning("log_of_a_deleted_topic", partition=name, log_dir=holder.path)
             self._remove(holder, name)
             holder = None

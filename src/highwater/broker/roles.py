@@ -74,6 +74,12 @@ class Replicas(Protocol):
     def stop_replica(self, name: TopicPartition, *, delete: bool) -> None:
         """Neither lead nor follow."""
 
+    def unserved(self) -> list[TopicPartition]:
+        """Return what lies on our disks and is neither led nor followed."""
+
+    def drop_stray(self, name: TopicPartition, topic_id: TopicId) -> None:
+        """Delete what a partition of this topic left here."""
+
 
 class Roles:
     """Takes the controller's word and puts it in force."""
@@ -177,6 +183,7 @@ class Roles:
                 for known in list(self._topics):
                     if known.name not in named:
                         self._forget_topic(known.name)
+                self._drop_strays()
             self.told.set()
             return UpdateMetadataResponse()
 
@@ -234,6 +241,18 @@ class Roles:
             events.error("replica_not_stopped", partition=name, reason=str(error))
             return error.code
         return ErrorCode.NONE
+
+    def _drop_strays(self) -> None:
+        """Delete replicas of partitions that have moved away from us while we were not there to be told."""
+        for name in self._replicas.unserved():
+            topic = self._topics.get(name.topic)
+            if topic is None or name.partition >= len(topic.partitions) or name in self._followed:
+                continue
+            if self._broker_id not in topic.partitions[name.partition].replicas:
+                try:
+                    self._replicas.drop_stray(name, topic.id)
+                except KafkaError as error:
+                    events.error("stray_replica_not_deleted", partition=name, reason=str(error))
 
     # Topics ---------------------------------------------------------------------------------------------------------
 

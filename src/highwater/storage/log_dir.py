@@ -162,11 +162,10 @@ class LogDir:
             if self.is_online:
                 raise StorageError(f"cannot write to log dir {self.path}: {error.strerror or error}") from error
 
-    def is_of_another_topic(self, name: TopicPartition, topic_id: TopicId) -> bool:
-        """Return whether what lies here under a partition's name is of a topic that had the name before."""
+    def topic_of(self, name: TopicPartition) -> TopicId | None:
+        """Return which topic a partition here is of: one that had its name before, perhaps; None if it does not say."""
         with self._disk_may_fail(f"read {name} in"):
-            found = read_topic_id(self._files, self.path / str(name))
-        return found is not None and found != topic_id
+            return read_topic_id(self._files, self.path / str(name))
 
     def open_log(self, name: TopicPartition, config: LogConfig, *, now_ms: int, topic_id: TopicId | None = None) -> Log:
         """Open a partition's log, or begin one; have its folder say which topic it is of. Raises StorageError."""

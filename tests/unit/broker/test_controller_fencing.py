@@ -21,7 +21,7 @@ from highwater.coordination.embedded import FILE_NAME, EmbeddedCoordination
 from highwater.coordination.port import ensure
 from highwater.coordination.records import PartitionStateRecord
 from highwater.model.errors import ErrorCode, KafkaError
-from highwater.model.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicPartition
+from highwater.model.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from highwater.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -59,6 +59,12 @@ class RememberedReplicas:
 
     def stop_replica(self, name: TopicPartition, *, delete: bool) -> None:
         self.told.append((f"stop {name}", NO_BROKER, int(delete)))
+
+    def unserved(self) -> list[TopicPartition]:
+        return []
+
+    def drop_stray(self, name: TopicPartition, topic_id: TopicId) -> None:
+        raise AssertionError(f"{name} of {topic_id!r} is no stray")
 
 
 @dataclass

@@ -30,14 +30,15 @@ if TYPE_CHECKING:
 
 
 class _VirtualSelector(selectors.DefaultSelector):
-    """Instead of waiting for a timer, lets the loop's clock jump to it."""
+    """Instead of waiting for a timer, lets the loop's clock jump to it; but threads are waited for."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 1_000.0
+        self.threads_at_work = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None:
+        if timeout is None or (timeout > 0 and self.threads_at_work):
             return super().select(None)
         ready = super().select(0)
         if not ready:
@@ -54,6 +55,15 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._virtual.now
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]  # of any
+        future = super().run_in_executor(executor, func, *args)
+        self._virtual.threads_at_work += 1
+        future.add_done_callback(self._thread_is_done)
+        return future
+
+    def _thread_is_done(self, _: asyncio.Future[Any]) -> None:
+        self._virtual.threads_at_work -= 1
 
 
 class Fixture:
