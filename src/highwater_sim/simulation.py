@@ -98,7 +98,7 @@ class Simulation:
         """Run to the end, or to the first violation; `is_last` leaves what remains to the end of the process."""
         began = process_time()
         violations: tuple[Violation, ...] = ()
-        with _errors_as_bugs(self.cluster), _without_collector(None if is_last else self._dispose):
+        with _errors_as_bugs(self.cluster), without_collector(None if is_last else self._dispose):
             try:
                 self._start()
                 self._be_faulty()
@@ -298,7 +298,7 @@ def _errors_as_bugs(cluster: Cluster) -> Iterator[None]:
 
 
 @contextmanager
-def _without_collector(dispose: Callable[[], None] | None) -> Iterator[None]:
+def without_collector(dispose: Callable[[], None] | None) -> Iterator[None]:
     """Keep the collector away, for when it runs is not the seed's to decide; let go of everything in the end.
 
     What was under way in processes that were killed is then collected, and may complain: nobody shall hear it.

@@ -52,6 +52,7 @@ from highwater_sim.agreement import disagreements
 from highwater_sim.cluster import Cluster
 from highwater_sim.coordination import STORE_HOST
 from highwater_sim.machine import DATA, PORT, Machine
+from highwater_sim.simulation import without_collector
 
 T = TypeVar("T")
 ResponseT = TypeVar("ResponseT", bound=Message)
@@ -60,10 +61,10 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     cluster = Cluster(seed=7)
-    cluster.start()
-    cluster.scheduler.run_until(2.0)
-    yield cluster
-    cluster.dispose()
+    with without_collector(cluster.dispose):
+        cluster.start()
+        cluster.scheduler.run_until(2.0)
+        yield cluster
     assert not cluster.bugs
 
 
