@@ -206,13 +206,13 @@ class Replicas:
 
     def unserved(self) -> list[TopicPartition]:
         """Return what lies on our disks and is neither led nor followed."""
-        return [
+        return sorted(
             name
             for log_dir in self.log_dirs
             if log_dir.is_readable and log_dir.is_online
-            for name in sorted(log_dir.partitions)
+            for name in log_dir.partitions
             if not self.is_served(name)
-        ]
+        )
 
     def drop_stray(self, name: TopicPartition, topic_id: TopicId) -> None:
         """Delete what a partition left here when it moved away and we were not there; not what may be another's."""
