@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
     from highwater_sim.network import Host
     from highwater_sim.scheduler import Scheduler
@@ -29,13 +29,60 @@ class ProcessDied(BaseException):
     """The process is gone in the middle of what it did. No handler of the code that runs in it may catch this."""
 
 
+def _nothing() -> None:
+    """Stand for what was cancelled."""
+
+
+class SimHandle(Handle):
+    """asyncio's handle, without what its debugging needs: a hundred thousand are made in every seed."""
+
+    __slots__ = ()
+    _callback: Callable[..., object]
+    _context: contextvars.Context
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: Sequence[Any],
+        loop: AbstractEventLoop,
+        context: contextvars.Context | None,
+    ) -> None:
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = contextvars.copy_context() if context is None else context
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Do not run any more."""
+        self._cancelled = True
+        self._callback, self._args = _nothing, ()
+
+
+class SimTimer(SimHandle, TimerHandle):
+    """A handle that waits for its time."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: Sequence[Any],
+        loop: AbstractEventLoop,
+        context: contextvars.Context | None,
+    ) -> None:
+        super().__init__(callback, args, loop, context)
+        self._when = when
+
+
 class SimLoop(AbstractEventLoop):
     """The loop of one process, from its start until it ends or is killed."""
 
     def __init__(self, scheduler: Scheduler, host: Host, on_bug: Callable[[str, BaseException | None], None]) -> None:
         self._scheduler = scheduler
         self._on_bug = on_bug
-        self._ready: deque[Handle] = deque()
+        self._ready: deque[SimHandle] = deque()
         self._has_turn = False
         """A turn is on its way."""
         self._threads_free_at = [0.0] * THREADS
@@ -91,10 +138,17 @@ class SimLoop(AbstractEventLoop):
                 if not ready:
                     break  # it died, and left nothing to run
                 handle = ready.popleft()
-                if not handle._cancelled:  # noqa: SLF001 - as asyncio's own loops do
-                    handle._run()  # noqa: SLF001 - what every event loop does with its handles
-                    if self.is_dying:
-                        break
+                if handle._cancelled:  # noqa: SLF001 - as asyncio's own loops do
+                    continue
+                try:
+                    handle._context.run(handle._callback, *handle._args)  # noqa: SLF001 - as above
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - whatever it is, nothing else caught it
+                    message = f"Exception in callback {handle._callback}"  # noqa: SLF001 - as above
+                    self.call_exception_handler({"message": message, "exception": error})
+                if self.is_dying:
+                    break
         finally:
             asyncio._set_running_loop(None)  # noqa: SLF001 - see above
         if self.is_dying:
@@ -126,7 +180,7 @@ class SimLoop(AbstractEventLoop):
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Handle:
         """Run `callback` in the next turn, after what was asked for before."""
-        handle = Handle(callback, args, self, context)
+        handle = SimHandle(callback, args, self, context)
         if not self.is_dead:
             self._ready.append(handle)
             if not self._has_turn:
@@ -145,18 +199,15 @@ class SimLoop(AbstractEventLoop):
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> TimerHandle:
         """Run `callback` at a time of this loop's clock."""
-        timer = TimerHandle(when, callback, args, self, context)
+        timer = SimTimer(when, callback, args, self, context)
         self._scheduler.at(when, partial(self._ring, timer))
         return timer
 
-    def _ring(self, timer: TimerHandle) -> None:
+    def _ring(self, timer: SimTimer) -> None:
         if not timer._cancelled and not self.is_dead:  # noqa: SLF001 - once per event
             self._ready.append(timer)
             if not self._has_turn:
                 self._want_turn()
-
-    def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
-        """Do nothing: a timer that was cancelled is passed over when it rings."""
 
     # Tasks and threads ----------------------------------------------------------------------------------------------
 
