@@ -245,8 +245,7 @@ class Replicas:
     def _open_log(self, name: TopicPartition, topic_id: TopicId, config: LogConfig, *, is_new: bool) -> Log:
         holder = next((log_dir for log_dir in self.log_dirs if log_dir.holds(name)), None)
         if holder is not None and holder.is_online and holder.topic_of(name) not in {None, topic_id}:
-            events.warning("log_of_a_deleted_topic", partition=name, log_dir=holder.path)
-            self._remove(holder, name)
+            events.warning("log_of_another_topic", partition=name, kept_in=holder.keep_as_stray(name))
             holder = None
         place = holder or self._place_for(name, is_new=is_new)
         log = place.open_log(name, config, now_ms=self._now_ms(), topic_id=topic_id)

@@ -23,6 +23,8 @@ CLEAN_STOP_MARKER: Final = ".kafka_cleanshutdown"
 DELETED_FOLDER_SUFFIX: Final = "-delete"
 FUTURE_FOLDER_SUFFIX: Final = "-future"
 """Of a log that is being copied here from another log dir (KIP-113)."""
+STRAY_FOLDER_SUFFIX: Final = "-stray"
+"""Of a log that is of another topic than the one that has its name: it is kept, and nobody looks at it again."""
 MOVED_FOLDER_SUFFIX: Final = "-moved"
 """Of a log whose copy takes its place; see `settled_moves.py`."""
 _MANY_FILES: Final = 100
@@ -254,6 +256,11 @@ class LogDir:
                 log_start_offset=start_offset,
                 health=self.health,
             )
+
+    def keep_as_stray(self, name: TopicPartition) -> Path:
+        """Make way for a partition of the same name, and keep what is there under another. Raises StorageError."""
+        with self._disk_may_fail(f"set {name} aside in"):
+            return self._set_aside(name, STRAY_FOLDER_SUFFIX)
 
     def set_aside(self, name: TopicPartition) -> Path:
         """Make way for a copy in another log dir; `restore` takes it back. Raises StorageError."""

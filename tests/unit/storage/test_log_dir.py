@@ -50,13 +50,15 @@ def test_a_folder_says_which_topic_it_is_of(tmp_path: Path) -> None:
     log_dir = a_log_dir(tmp_path)
     log_dir.open_log(ORDERS, LogConfig(), now_ms=NOW_MS, topic_id=ours)
     said = tmp_path / str(ORDERS) / "partition.metadata"
-    assert said.read_text() == "version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw\n"
+    content = said.read_bytes()
+    assert content.startswith(b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw\n")
     assert log_dir.topic_of(ORDERS) == ours
     log_dir.close(clean=True)
-    for damaged in (b"", bytes(50), b"version: 0\n", b"version: 0\ntopic_id: AAEC\n", b"version: 9\ntopic_id: \xff\n"):
+    flipped = [content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :] for at in range(len(content))]
+    for damaged in (b"", bytes(50), content[:-5], b"version: 9\ntopic_id: \xff\n", *flipped):
         said.write_bytes(damaged)
         again = a_log_dir(tmp_path)
-        assert again.topic_of(ORDERS) is None, "a power cut may have taken what it said"
+        assert again.topic_of(ORDERS) is None, "a power cut or a bad disk may have taken what it said"
         again.open_log(ORDERS, LogConfig(), now_ms=NOW_MS, topic_id=ours)
         assert again.topic_of(ORDERS) == ours
         again.close(clean=True)
