@@ -1,6 +1,7 @@
 """The shipped broker, three times, in virtual time."""
 
 import asyncio
+import functools
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -66,6 +67,12 @@ def cluster() -> Iterator[Cluster]:
         cluster.scheduler.run_until(2.0)
         yield cluster
     assert not cluster.bugs
+
+
+def finished(cluster: Cluster, work: Coroutine[Any, Any, int]) -> int:
+    """Let time pass until something that is asked of the cluster has its answer."""
+    result: int = cluster.run_until_done(cluster.spawn(work), within_s=30)
+    return result
 
 
 def controller(cluster: Cluster) -> int:
@@ -155,10 +162,7 @@ async def elect_preferred(broker: int, name: str) -> int:
 
 def test_a_replica_that_should_go_is_not_told_to_follow_the_next_leader_instead(cluster: Cluster) -> None:
     """Or else its leader calls it in sync, the controller says that it is not, and so on for ever."""
-
-    def run(work: Coroutine[Any, Any, int]) -> int:
-        result: int = cluster.run_until_done(cluster.spawn(work), within_s=10)
-        return result
+    run = functools.partial(finished, cluster)
 
     def state() -> PartitionStateRecord:
         path = paths.partition_state("t", 0)
@@ -209,10 +213,7 @@ def test_what_an_administrator_asked_for_is_done_even_if_it_hangs_up(cluster: Cl
 
 def test_what_a_topic_left_on_a_broker_is_not_taken_for_that_of_the_next(cluster: Cluster) -> None:
     """A broker is away while a topic moves from it, is deleted, and made anew on all brokers. It is kept, though."""
-
-    def run(work: Coroutine[Any, Any, int]) -> int:
-        result: int = cluster.run_until_done(cluster.spawn(work), within_s=30)
-        return result
+    run = functools.partial(finished, cluster)
 
     boss = controller(cluster)
     assert run(create(boss, "t")) == ErrorCode.NONE
@@ -238,9 +239,7 @@ def test_what_a_topic_left_on_a_broker_is_not_taken_for_that_of_the_next(cluster
 
 
 def test_what_moved_away_from_a_broker_that_was_not_there_is_deleted_when_it_returns(cluster: Cluster) -> None:
-    def run(work: Coroutine[Any, Any, int]) -> int:
-        result: int = cluster.run_until_done(cluster.spawn(work), within_s=30)
-        return result
+    run = functools.partial(finished, cluster)
 
     boss = controller(cluster)
     assert run(create(boss, "t")) == ErrorCode.NONE
