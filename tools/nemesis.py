@@ -48,8 +48,11 @@ def run(seconds: float, dice: random.Random) -> list[str]:
                 getattr(nemesis, fault)()
                 acknowledged = workload.acknowledged
                 print(f"{fault:35}{time.monotonic() - began:6.1f} s{acknowledged:10} acknowledged", flush=True)
-            wrong = [*workload.failures, *map(str, workload.finish())]
+            violations = workload.finish()
+            wrong = [*workload.failures, *map(str, violations)]
         wait_until(nemesis.logs_are_equal, "all replicas hold the same bytes")
+        for line in workload.begun_anew:
+            print(f"not the brokers': {line}")
         print(f"{workload.acknowledged} writes acknowledged, {len(wrong)} things wrong")
     return wrong
 

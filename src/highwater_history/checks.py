@@ -93,17 +93,20 @@ def inconsistent_offsets(facts: Facts) -> Iterator[Violation]:
 
 
 def duplicates(facts: Facts) -> Iterator[Violation]:
-    """One value has one offset: producers here send a value twice only if idempotence makes one of it."""
+    """One value has one offset: producers here send a value twice only if idempotence makes one of it.
+
+    That is not asked of what a client sent anew under another producer epoch.
+    """
     for drain in facts.drains:
         offsets: dict[str, int] = {}
         for offset, value in drain.records:
-            if offsets.setdefault(value, offset) != offset:
+            if offsets.setdefault(value, offset) != offset and not _is_sent_anew(facts, value):
                 yield Violation("duplicate", f"{value!r} is in {drain.place} at {offsets[value]} and at {offset}")
 
 
 def lost_writes(facts: Facts) -> Iterator[Violation]:
     """What was acknowledged by all is there, where it was said to be; what was read is there too."""
-    there = {drain.place: {value: offset for offset, value in reversed(drain.records)} for drain in facts.drains}
+    there = {drain.place: _offsets(drain) for drain in facts.drains}
     for send in facts.sends:
         values = there.get(send.place)
         if values is None:
@@ -112,10 +115,11 @@ def lost_writes(facts: Facts) -> Iterator[Violation]:
             yield Violation(
                 "lost-write", f"{send.value!r} was acknowledged at {send.place} offset {send.offset} and is gone"
             )
-        elif send.outcome == "ok" and _is_kept(send) and 0 <= send.offset != values[send.value]:
+        elif send.outcome == "ok" and _is_kept(send) and 0 <= send.offset not in values[send.value]:
             yield Violation(
                 "inconsistent-offsets",
-                f"{send.value!r} was acknowledged at {send.place} offset {send.offset} and is at {values[send.value]}",
+                f"{send.value!r} was acknowledged at {send.place} offset {send.offset} and is at "
+                + ", ".join(map(str, values[send.value])),
             )
         if send.outcome == "failed" and send.value in values:
             yield Violation("refused-write", f"{send.value!r} was refused by {send.place} and is there")
@@ -124,6 +128,14 @@ def lost_writes(facts: Facts) -> Iterator[Violation]:
         for offset, value in poll.records if values is not None else ():
             if values is not None and value not in values:
                 yield Violation("lost-read", f"{poll.client} read {value!r} from {poll.place} at {offset}; it is gone")
+
+
+def _offsets(drain: Drain) -> defaultdict[str, list[int]]:
+    """Return where each value is: in one place, or `duplicates` tells."""
+    offsets: defaultdict[str, list[int]] = defaultdict(list)
+    for offset, value in drain.records:
+        offsets[value].append(offset)
+    return offsets
 
 
 def polls_go_on(facts: Facts) -> Iterator[Violation]:
@@ -315,6 +327,11 @@ def _readings(facts: Facts) -> Iterator[tuple[Place, int, str, str]]:
 def _is_kept(send: Send) -> bool:
     """Return whether what was acknowledged is promised to stay: with acks=1 it may be cut off at a change of leader."""
     return send.acks == ALL
+
+
+def _is_sent_anew(facts: Facts, value: str) -> bool:
+    send = facts.sent.get(value)
+    return send is not None and send.is_sent_anew
 
 
 def _transaction_of(facts: Facts, value: str) -> Transaction | None:

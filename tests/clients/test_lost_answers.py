@@ -2,14 +2,18 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from highwater.testing.idempotent_promises import TELLS_OF_EPOCHS, IdempotentPromises
+from highwater.testing.plugin import BrokerFactory
 from highwater.testing.proxy import LossyProxy
 from highwater.testing.waiting import PATIENCE_SECONDS
+from highwater_history.history import ALL, Place, Send
 
 PRODUCE = 0
 Read = Callable[..., list[Message]]
@@ -68,3 +72,23 @@ def test_a_pipelining_producer_keeps_order_and_count_over_many_losses(
         assert producer.flush(PATIENCE_SECONDS) == 0
         assert lost.is_set()
     assert [int(record.value() or b"") for record in read(topic, 1_000)] == list(range(1_000))
+
+
+def test_librdkafka_tells_its_logger_that_it_gives_up_its_epoch(start_broker: BrokerFactory) -> None:
+    """What is never answered is the simplest reason; runs against broken clusters must know when a client does so."""
+    broker, promises = start_broker(), IdempotentPromises("writer")
+    settings: dict[str, Any] = {"enable.idempotence": True, "message.timeout.ms": 1_500, **TELLS_OF_EPOCHS}
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, **settings}, logger=promises)
+    producer.produce("t", b"answered")
+    assert producer.flush(PATIENCE_SECONDS) == 0
+    assert promises.broken_by_brokers == []
+    send = Send("writer", 0.0, Place("t", 0), "unanswered", acks=ALL)
+    promises.has_begun(send)
+    broker.pause()
+    producer.produce("t", b"unanswered")
+    assert producer.flush(PATIENCE_SECONDS) == 0
+    broker.resume()
+    producer.poll(0)
+    assert any("timed out" in line for line in promises.broken_by_brokers), promises.broken_by_brokers
+    assert send.is_sent_anew
+    assert promises.broken_by_itself == []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
+from highwater.testing.idempotent_promises import TELLS_OF_EPOCHS, IdempotentPromises
 from highwater.testing.waiting import PATIENCE_SECONDS, wait_until
 from highwater_history.checks import check
 from highwater_history.history import ALL, Drain, History, Place, Poll, Send
@@ -31,7 +32,7 @@ _PRODUCER: Final = {
     "message.timeout.ms": 300_000,
     "socket.timeout.ms": 3_000,
     "reconnect.backoff.max.ms": 500,
-    "log_level": 0,
+    **TELLS_OF_EPOCHS,
 }
 
 
@@ -46,6 +47,8 @@ class Workload:
         self._seen: defaultdict[Place, set[int]] = defaultdict(set)
         self.failures: list[str] = []
         """What clients were told that they should not have been."""
+        self.begun_anew: list[str] = []
+        """What clients said when they gave up a producer epoch of their own accord."""
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._write, args=(f"writer-{n}",)) for n in range(_WRITERS)]
         self._reading = threading.Thread(target=self._read)
@@ -124,9 +127,11 @@ class Workload:
     # Threads --------------------------------------------------------------------------------------------------------
 
     def _write(self, writer: str) -> None:
-        producer = Producer({**_PRODUCER, "bootstrap.servers": self._servers})
+        promises = IdempotentPromises(writer)
+        producer = Producer({**_PRODUCER, "bootstrap.servers": self._servers}, logger=promises)
 
         def delivered(send: Send, error: KafkaError | None, message: Message) -> None:
+            promises.has_ended(send)
             if error is not None:
                 self.failures.append(f"{writer}: {error}")
                 return
@@ -144,12 +149,15 @@ class Workload:
             except BufferError:  # nothing is acknowledged for long: write no more until something is
                 producer.poll(_PAUSE_SECONDS)
                 continue
+            promises.has_begun(send)
             self.history.add(send)
             number += 1
             producer.poll(0)
             time.sleep(_PAUSE_SECONDS)
         if producer.flush(PATIENCE_SECONDS):
             self.failures.append(f"{writer}: {len(producer)} writes have no outcome")
+        self.failures += promises.broken_by_brokers
+        self.begun_anew += promises.broken_by_itself
 
     def _read(self) -> None:
         consumer = self._consumer()

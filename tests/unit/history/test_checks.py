@@ -67,6 +67,18 @@ def test_one_value_at_two_offsets() -> None:
     assert found(sent(1, 0), drained((0, "p.1"), (1, "p.1"))) == {"duplicate"}
 
 
+def test_a_duplicate_that_was_acknowledged_at_its_second_place() -> None:
+    assert found(sent(1, 1), drained((0, "p.1"), (1, "p.1"))) == {"duplicate"}
+
+
+def test_what_a_client_sent_anew_may_be_there_twice_and_not_elsewhere() -> None:
+    first, second, third = sent(1, 1), sent(2, 2), sent(3, 4)
+    first.is_sent_anew = third.is_sent_anew = True
+    assert found(first, second, drained((0, "p.1"), (1, "p.1"), (2, "p.2"))) == set()
+    assert found(first, second, drained((0, "p.1"), (1, "p.1"), (2, "p.2"), (3, "p.2"))) == {"duplicate"}
+    assert found(third, drained((2, "p.3"), (3, "p.3"))) == {"inconsistent-offsets"}
+
+
 def test_a_reader_that_skips_or_goes_back() -> None:
     three = [sent(number, number) for number in range(3)]
     everything = drained(*((number, f"p.{number}") for number in range(3)))
