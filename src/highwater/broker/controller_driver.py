@@ -208,20 +208,25 @@ class ControllerDriver:
             events.info("brokers_slow_to_hear", waited_s=timeout_s)
 
     async def shut_down(self, broker: BrokerId, registration: int) -> list[TopicPartition]:
-        """Relieve a broker that wants to stop; return what it still leads although others could."""
+        """Relieve a broker that wants to stop; return what it still leads although others could.
+
+        `registration` is -1 in versions of the request that do not name it: then it is about who is there now.
+        """
         office = self._require_office()
-        if registration not in {-1, office.core.brokers.get(broker)}:
+        if registration == -1:
+            registration = office.core.brokers.get(broker, registration)
+        await self.happens(ShutdownAsked(broker, registration))
+        if office.core.brokers.get(broker) != registration:  # it may be so only since we waited for our turn
             raise KafkaError(f"broker {broker} has registered again since", code=ErrorCode.STALE_BROKER_EPOCH)
-        await self.happens(ShutdownAsked(broker))
         return office.core.led_by(broker)
 
-    def replicas_stopped(self, broker: BrokerId, names: frozenset[TopicPartition]) -> None:
+    def replicas_stopped(self, broker: BrokerId, registration: int, names: frozenset[TopicPartition]) -> None:
         """Go on with what waited for replicas to be deleted."""
-        self._spawn(self._happens_quietly(ReplicasStopped(broker, names)))
+        self._spawn(self._happens_quietly(ReplicasStopped(broker, registration, names)))
 
-    def replicas_failed(self, broker: BrokerId, names: frozenset[TopicPartition]) -> None:
+    def replicas_failed(self, broker: BrokerId, registration: int, names: frozenset[TopicPartition]) -> None:
         """Let others lead what a broker cannot serve."""
-        self._spawn(self._happens_quietly(ReplicasFailed(broker, names)))
+        self._spawn(self._happens_quietly(ReplicasFailed(broker, registration, names)))
 
     def deposed(self) -> None:
         """Step down: a broker has heard of a newer controller."""

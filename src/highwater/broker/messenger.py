@@ -72,10 +72,10 @@ class RemoteListener:
 class Reports(Protocol):
     """Who wants to know what brokers answered."""
 
-    def replicas_stopped(self, broker: BrokerId, names: frozenset[TopicPartition]) -> None:
+    def replicas_stopped(self, broker: BrokerId, registration: int, names: frozenset[TopicPartition]) -> None:
         """A broker has deleted its replicas."""
 
-    def replicas_failed(self, broker: BrokerId, names: frozenset[TopicPartition]) -> None:
+    def replicas_failed(self, broker: BrokerId, registration: int, names: frozenset[TopicPartition]) -> None:
         """A broker cannot serve its replicas."""
 
     def deposed(self) -> None:
@@ -236,7 +236,7 @@ class Messenger:
             if answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         )
         if failed:
-            self._reports.replicas_failed(self._broker, failed)
+            self._reports.replicas_failed(self._broker, self.registration, failed)
 
     def _stopped(self, response: StopReplicaResponse) -> None:
         _check(response.error_code)
@@ -246,7 +246,7 @@ class Messenger:
             if answer.error_code == ErrorCode.NONE
         )
         if stopped:
-            self._reports.replicas_stopped(self._broker, stopped)
+            self._reports.replicas_stopped(self._broker, self.registration, stopped)
 
 
 @contextmanager

@@ -84,18 +84,17 @@ class Controller:
             case IsrNoticed(states):
                 self._learn(states)
                 return [TellEverybody(frozenset(states)), *self._repair(states)]
-            case ReplicasStopped(broker, partitions):
-                return self._stopped(broker, partitions)
+            case ReplicasStopped(broker, registration, partitions):
+                return self._stopped(broker, partitions) if self._is_registered(broker, registration) else []
             case LogDirsFailed(brokers):
                 # What they cannot lead or follow any more they refuse, and that is how we learn it.
                 return [
                     TellReplicas(broker, self.replicas_on(broker)) for broker in sorted(brokers & self.brokers.keys())
                 ]
-            case ReplicasFailed(broker, partitions):
-                return self._failed(broker, partitions)
-            case ShutdownAsked(broker):
-                self.leaving.add(broker)
-                return self._repair(self._all_names())
+            case ReplicasFailed(broker, registration, partitions):
+                return self._failed(broker, partitions) if self._is_registered(broker, registration) else []
+            case ShutdownAsked(broker, registration):
+                return self._relieve(broker) if self._is_registered(broker, registration) else []
             case ElectionAsked(kind, partitions):
                 return self._elect(kind, partitions)
             case BalanceDue(tolerated_percent):
@@ -133,6 +132,14 @@ class Controller:
         """Return the partitions that a broker holds a replica of."""
         return frozenset(name for name, partition in self._all() if broker in partition.holders)
 
+    def _is_registered(self, broker: BrokerId, registration: int) -> bool:
+        """Return whether a process of a broker's is the one that is there now.
+
+        What an earlier one said while its end was not noticed yet says nothing about this one, which would be taken
+        for leaving, or for broken, for as long as it lives.
+        """
+        return self.brokers.get(broker) == registration
+
     # Brokers come and go --------------------------------------------------------------------------------------------
 
     def _took_over(
@@ -165,6 +172,10 @@ class Controller:
             effects += self._retired(broker, list(self._retiring))
         # Who is alive must be told even when no partition changes.
         return [*effects, TellEverybody(frozenset()), *self._repair(self._all_names())]
+
+    def _relieve(self, broker: BrokerId) -> list[Effect]:
+        self.leaving.add(broker)
+        return self._repair(self._all_names())
 
     def _failed(self, broker: BrokerId, partitions: frozenset[TopicPartition]) -> list[Effect]:
         for name in partitions:

@@ -82,6 +82,8 @@ class ReplicasStopped:
     """A broker has deleted its replicas of these partitions."""
 
     broker: BrokerId
+    registration: int
+    """Which process of the broker's this is about: the next one may have begun before we get to hear it."""
     partitions: frozenset[TopicPartition]
 
 
@@ -97,6 +99,7 @@ class ReplicasFailed:
     """A broker is alive, and cannot serve its replicas of these partitions."""
 
     broker: BrokerId
+    registration: int
     partitions: frozenset[TopicPartition]
 
 
@@ -105,6 +108,7 @@ class ShutdownAsked:
     """A broker wants to stop, and to be relieved first."""
 
     broker: BrokerId
+    registration: int
 
 
 class ElectionKind(Enum):

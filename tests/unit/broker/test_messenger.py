@@ -83,11 +83,11 @@ class Office:
     def not_heard(self) -> None:
         self.times_not_heard += 1
 
-    def replicas_stopped(self, broker: BrokerId, names: frozenset[TopicPartition]) -> None:
-        raise AssertionError(f"no answer names {names} of broker {broker}")
+    def replicas_stopped(self, broker: BrokerId, registration: int, names: frozenset[TopicPartition]) -> None:
+        raise AssertionError(f"no answer names {names} of broker {broker}, {registration}")
 
-    def replicas_failed(self, broker: BrokerId, names: frozenset[TopicPartition]) -> None:
-        raise AssertionError(f"no answer names {names} of broker {broker}")
+    def replicas_failed(self, broker: BrokerId, registration: int, names: frozenset[TopicPartition]) -> None:
+        raise AssertionError(f"no answer names {names} of broker {broker}, {registration}")
 
 
 def told(tell: Callable[[Messenger], None], *answers: ErrorCode | KafkaError) -> tuple[MoodyBroker, Office]:

@@ -184,7 +184,7 @@ def test_a_write_that_came_too_late_is_decided_anew() -> None:
 def test_a_broker_that_wants_to_stop_is_relieved_of_what_others_can_lead() -> None:
     alone = TopicPartition("a", 1)
     world = World(topic("a", partition(ONE, TWO), partition(ONE), partition(TWO, ONE)))
-    world.happens(ShutdownAsked(ONE))
+    world.happens(ShutdownAsked(ONE, ALL[ONE]))
     assert world.of() == Leadership(TWO, LeaderEpoch(1), (TWO,))
     assert world.of(alone) == Leadership(ONE, LeaderEpoch(0), (ONE,))
     assert world.of(TopicPartition("a", 2)) == Leadership(TWO, LeaderEpoch(1), (TWO,))
@@ -193,8 +193,32 @@ def test_a_broker_that_wants_to_stop_is_relieved_of_what_others_can_lead() -> No
 
 def test_a_replica_whose_disk_failed_does_not_lead() -> None:
     world = World(topic("a", partition(ONE, TWO)))
-    world.happens(ReplicasFailed(ONE, frozenset({A0})))
+    world.happens(ReplicasFailed(ONE, ALL[ONE], frozenset({A0})))
     assert world.of() == Leadership(TWO, LeaderEpoch(1), (TWO,))
+
+
+@pytest.mark.parametrize("kind", ["shutdown", "failed"])
+def test_what_an_earlier_process_of_a_broker_said_is_not_taken_for_the_next_ones_word(kind: str) -> None:
+    """It would never lead again, and whenever its leader called it in sync, the controller would say that it is not."""
+    world = World(topic("a", partition(ONE, TWO)))
+    world.brokers_are(ALL | {TWO: 202})
+    world.leader_writes_isr(A0, (ONE, TWO))
+    world.happens(
+        ShutdownAsked(TWO, ALL[TWO]) if kind == "shutdown" else ReplicasFailed(TWO, ALL[TWO], frozenset({A0}))
+    )
+    world.happens(IsrNoticed({A0: world.store[A0]}))
+    assert world.of().isr == (ONE, TWO)
+    world.brokers_are({TWO: 202, THREE: ALL[THREE]})
+    assert world.of().leader == TWO
+
+
+def test_replicas_that_an_earlier_process_deleted_are_to_be_deleted_by_the_next_one_too() -> None:
+    world = World(topic("a", partition(ONE, TWO)))
+    world.happens(DeletionDecided("a"))
+    world.brokers_are(ALL | {TWO: 202})
+    world.happens(ReplicasStopped(ONE, ALL[ONE], frozenset({A0})))
+    assert world.happens(ReplicasStopped(TWO, ALL[TWO], frozenset({A0}))) == []
+    assert world.happens(ReplicasStopped(TWO, 202, frozenset({A0}))) == [FinishDeletion("a")]
 
 
 def test_preferred_leaders_lead_again_when_asked_and_in_sync() -> None:
@@ -221,9 +245,9 @@ def test_an_unclean_election_can_be_asked_for() -> None:
 def test_a_topic_is_forgotten_when_its_last_replica_is_gone_even_one_that_was_away() -> None:
     world = World(topic("a", partition(ONE, TWO)), brokers={ONE: 101})
     assert world.happens(DeletionDecided("a")) == [TellEverybody(frozenset({A0})), StopReplicas(ONE, frozenset({A0}))]
-    assert world.happens(ReplicasStopped(ONE, frozenset({A0}))) == []
+    assert world.happens(ReplicasStopped(ONE, ALL[ONE], frozenset({A0}))) == []
     assert StopReplicas(TWO, frozenset({A0})) in world.happens(BrokersChanged({ONE: 101, TWO: 102}))
-    assert world.happens(ReplicasStopped(TWO, frozenset({A0}))) == [FinishDeletion("a")]
+    assert world.happens(ReplicasStopped(TWO, ALL[TWO], frozenset({A0}))) == [FinishDeletion("a")]
     assert world.core.find(A0) is None
 
 
@@ -242,9 +266,9 @@ def test_a_partition_moves_in_steps() -> None:
     assert world.of() == Leadership(THREE, LeaderEpoch(1), (THREE, FOUR))
     assert arrived[-2:] == [StopReplicas(ONE, frozenset({A0})), StopReplicas(TWO, frozenset({A0}))]
     # Only when they are deleted is the move forgotten.
-    assert world.happens(ReplicasStopped(ONE, frozenset({A0}))) == []
+    assert world.happens(ReplicasStopped(ONE, ALL[ONE], frozenset({A0}))) == []
     assert found.assignment == moving
-    assert world.happens(ReplicasStopped(TWO, frozenset({A0})))[0] == WriteAssignments(("a",))
+    assert world.happens(ReplicasStopped(TWO, ALL[TWO], frozenset({A0})))[0] == WriteAssignments(("a",))
     assert found.assignment == Assignment((THREE, FOUR))
 
 
@@ -288,7 +312,7 @@ def test_a_replica_that_goes_is_told_nothing_but_to_go() -> None:
     assert TellReplicas(ONE, frozenset({A0})) in told
     assert TellReplicas(THREE, frozenset({A0})) not in told
     assert world.core.replicas_on(THREE) == frozenset()
-    world.happens(ReplicasStopped(THREE, frozenset({A0})))
+    world.happens(ReplicasStopped(THREE, ALL[THREE], frozenset({A0})))
     found = world.core.find(A0)
     assert found is not None
     assert found.assignment == Assignment((ONE, TWO))
@@ -298,10 +322,10 @@ def test_a_topic_that_is_deleted_while_it_moves_is_told_nothing_but_to_go() -> N
     world = World(topic("a", partition(ONE, TWO, THREE)))
     world.happens(MovesAsked({A0: (ONE, TWO)}))
     world.happens(DeletionDecided("a"))
-    told = world.happens(ReplicasStopped(THREE, frozenset({A0})))
+    told = world.happens(ReplicasStopped(THREE, ALL[THREE], frozenset({A0})))
     assert not [effect for effect in told if isinstance(effect, TellReplicas | WriteAssignments)]
-    world.happens(ReplicasStopped(ONE, frozenset({A0})))
-    assert world.happens(ReplicasStopped(TWO, frozenset({A0}))) == [FinishDeletion("a")]
+    world.happens(ReplicasStopped(ONE, ALL[ONE], frozenset({A0})))
+    assert world.happens(ReplicasStopped(TWO, ALL[TWO], frozenset({A0}))) == [FinishDeletion("a")]
 
 
 def test_a_move_ends_with_a_state_of_the_controllers() -> None:
@@ -400,9 +424,9 @@ def _happen(world: World, move: tuple[object, ...]) -> None:  # noqa: C901 - one
             if is_noticed:
                 world.happens(IsrNoticed({name: world.store[name]}))
         case ("shutdown", int() as broker):
-            world.happens(ShutdownAsked(BrokerId(broker)))
+            world.happens(ShutdownAsked(BrokerId(broker), core.brokers.get(BrokerId(broker), 0)))
         case ("failed", int() as broker, TopicPartition() as name):
-            world.happens(ReplicasFailed(BrokerId(broker), frozenset({name})))
+            world.happens(ReplicasFailed(BrokerId(broker), core.brokers.get(BrokerId(broker), 0), frozenset({name})))
         case ("elect", ElectionKind() as kind, TopicPartition() as name):
             world.happens(ElectionAsked(kind, (name,)))
         case ("move", TopicPartition() as name, target):
@@ -410,7 +434,7 @@ def _happen(world: World, move: tuple[object, ...]) -> None:  # noqa: C901 - one
             if core.why_not_move(name, target) is None:
                 world.happens(MovesAsked({name: target}))
         case ("stopped", int() as broker, TopicPartition() as name):
-            world.happens(ReplicasStopped(BrokerId(broker), frozenset({name})))
+            world.happens(ReplicasStopped(BrokerId(broker), core.brokers.get(BrokerId(broker), 0), frozenset({name})))
         case ("unclean", bool() as allowed):
             world.happens(UncleanElectionChanged("a", allowed))
 
