@@ -139,10 +139,12 @@ def test_a_partition_moves_there_and_back_under_load(house: House, flush_message
     house.set(ResourceType.TOPIC, TOPIC, "flush.messages", flush_messages)
     writer = Writer(house.broker.bootstrap_servers)
     writer.go_on(1000)
+    identity = (house.here / f"{TOPIC}-0/partition.metadata").read_bytes()
     for _ in range(3):
         target = house.elsewhere
         assert house.move(target) == ErrorCode.NONE
         wait_until((target / f"{TOPIC}-0").exists, "the partition has moved")
+        assert (target / f"{TOPIC}-0/partition.metadata").read_bytes() == identity
         writer.go_on()
         found = house.described()
         assert [partition.is_future_key for partition in found[str(target)]] == [False]

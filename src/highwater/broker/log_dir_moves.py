@@ -171,7 +171,11 @@ class LogDirMoves:
         log = partition.log
         cuts = log.cuts
         copy = move.copy = move.target.begin_copy(
-            partition.name, log.config, start_offset=log.log_start_offset, now_ms=self._now_ms()
+            partition.name,
+            log.config,
+            start_offset=log.log_start_offset,
+            now_ms=self._now_ms(),
+            topic_id=partition.topic_id,
         )
         while True:
             if log.cuts != cuts:
@@ -220,14 +224,22 @@ class LogDirMoves:
         return 0 if region is None else len(region)
 
     def _exchange(self, move: Move, copy: Log, flushed_to: int) -> None:
-        """Put the copy in the place of the log: nothing else runs in the meantime. See `settled_moves.py`."""
+        """Put the copy in the place of the log: nothing else runs in the meantime. See `settled_moves.py`.
+
+        Where appends are synced before they count, so is the little that was appended since the last flush, and that
+        the old log is set aside: after a power cut, a copy that has the name is whole, and alone in having it.
+        """
         partition, old, now_ms = move.partition, move.partition.log, self._now_ms()
         source = next(log_dir for log_dir in self._log_dirs if log_dir.path == old.directory.parent)
         while (region := old.read(copy.log_end_offset, max_bytes=CHUNK_BYTES, up_to=old.log_end_offset)) is not None:
             _append(copy, region, now_ms)
         copy.take_over_from(old)
+        if partition.syncs_appends:
+            flushed_to = _flush_now(copy)
         set_aside = source.set_aside(partition.name)
         try:
+            if partition.syncs_appends:
+                source.sync_names()
             log = move.target.adopt_copy(partition.name, copy, flushed_to=flushed_to, now_ms=now_ms)
         except StorageError:
             source.restore(partition.name, set_aside)
@@ -253,6 +265,11 @@ def _append(copy: Log, region: FileRegion, now_ms: int) -> None:
         raise
     except KafkaError as error:
         raise StorageError(error.message) from error
+
+
+def _flush_now(copy: Log) -> int:
+    copy.flush()
+    return copy.recovery_point
 
 
 def _remove(log_dir: LogDir, folder: Path) -> None:

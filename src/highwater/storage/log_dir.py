@@ -243,11 +243,13 @@ class LogDir:
 
     # Moves between log dirs
 
-    def begin_copy(self, name: TopicPartition, config: LogConfig, *, start_offset: int, now_ms: int) -> Log:
+    def begin_copy(
+        self, name: TopicPartition, config: LogConfig, *, start_offset: int, now_ms: int, topic_id: TopicId
+    ) -> Log:
         """Begin a copy of a log that lies in another log dir. Raises StorageError."""
         folder = self._free_folder(name, FUTURE_FOLDER_SUFFIX)
         with self._disk_may_fail(f"copy {name} to"):
-            return Log.open(
+            copy = Log.open(
                 self._files,
                 folder,
                 config,
@@ -256,6 +258,8 @@ class LogDir:
                 log_start_offset=start_offset,
                 health=self.health,
             )
+            write_topic_id(self._files, folder, topic_id)
+        return copy
 
     def keep_as_stray(self, name: TopicPartition) -> Path:
         """Make way for a partition of the same name, and keep what is there under another. Raises StorageError."""
@@ -288,6 +292,7 @@ class LogDir:
                 health=self.health,
             )
         log.recovery_point = min(log.recovery_point, flushed_to)
+        log.folder_was_renamed()
         self._names.add(name)
         return log
 

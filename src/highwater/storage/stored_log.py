@@ -323,6 +323,10 @@ class StoredLog:
         self._last_snapshot = None
         self._names_changed = True
 
+    def folder_was_renamed(self) -> None:
+        """Let the next flush sync the folder's name too."""
+        self._is_folder_unsynced = True
+
     # Life
 
     def remove_expired_producers(self, now_ms: int) -> None:

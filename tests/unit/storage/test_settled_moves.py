@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.model.ids import TopicPartition
+from highwater.model.ids import TopicId, TopicPartition
 from highwater.storage.files import Entry, OsFiles
 from highwater.storage.log import Log
 from highwater.storage.log_config import LogConfig
@@ -17,6 +17,7 @@ from highwater.testing.faulty_files import FaultyFiles, Killed
 from highwater.testing.log_bench import NOW_MS, a_batch
 
 NAME = TopicPartition("t", 0)
+TOPIC_ID = TopicId(bytes(range(16)))
 
 
 class OneBadDisk(OsFiles):
@@ -101,7 +102,7 @@ def test_nothing_is_put_back_while_the_copy_may_be_on_a_disk_that_cannot_be_read
 
 def move(source: LogDir, target: LogDir, log: Log) -> None:
     """What `broker.LogDirMoves` does, without its loop and threads."""
-    copy = target.begin_copy(NAME, log.config, start_offset=0, now_ms=NOW_MS)
+    copy = target.begin_copy(NAME, log.config, start_offset=0, now_ms=NOW_MS, topic_id=TOPIC_ID)
     region = log.read(0, max_bytes=1 << 20, up_to=log.log_end_offset)
     assert region is not None
     copy.append_as_follower(memoryview(region.read()), now_ms=NOW_MS)
