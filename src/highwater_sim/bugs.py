@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
-from highwater.broker import controller_driver, partition, replica_fetch
+from highwater.broker import controller_driver, log_dir_moves, partition, replica_fetch
 from highwater.broker.controller_store import ControllerStore
 from highwater.broker.partition import Partition
 from highwater.broker.roles import Roles
@@ -25,6 +25,7 @@ from highwater.storage import log, recovery
 from highwater.storage.flush import Flush
 from highwater.storage.log_dir import LogDir
 from highwater.storage.producer_state import ProducerStates
+from highwater.storage.stored_log import StoredLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -210,6 +211,14 @@ def _believe_everything() -> list[Patch]:
     return [(LogDir, "_load", believing)]
 
 
+def _move_unsynced() -> list[Patch]:
+    """A log moves to another log dir, and is on the disk under its old name, or not all of it."""
+    return [
+        (log_dir_moves, "_flush_now", lambda copy: copy.recovery_point),
+        (StoredLog, "folder_was_renamed", lambda _: None),
+    ]
+
+
 def _copy_what_is_damaged() -> list[Patch]:
     """A follower takes what its leader sends without looking at the checksum (Jepsen on NATS 2.12.1: one bit flip)."""
     return [(log, "check_batch", lambda records, position=0: read_header(records, position))]
@@ -244,6 +253,7 @@ BUGS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "no-producer-rebuild": _no_producer_rebuild,
     "believe-everything": _believe_everything,
     "copy-what-is-damaged": _copy_what_is_damaged,
+    "move-unsynced": _move_unsynced,
     "assign-before-release": _assign_before_release,
 }
 """Every bug by its name."""

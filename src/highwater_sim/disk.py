@@ -28,7 +28,9 @@ BIG_DISK_BYTES: Final = 1 << 40
 class FileNode:
     """One file: its bytes as a process sees them, and as they are safe."""
 
-    def __init__(self, modified_ms: int) -> None:
+    def __init__(self, top: str, modified_ms: int) -> None:
+        self.top = top
+        """The folder in the root that it is in, at any depth."""
         self.data = bytearray()
         self.safe = bytearray()
         self.is_appended_only = True
@@ -123,6 +125,8 @@ class SimDisk:
         """None: as much as it takes."""
         self.fails_with: int | None = None
         """An error number that every change and every sync fails with."""
+        self.fails_in = ""
+        """The only folder in the root where that is so; empty if everywhere is."""
         self.has_flipped_bit = False
         """Somewhere in a log a bit has turned over, and its batch does not match its checksum."""
         self.before_change: Callable[[], None] = lambda: None
@@ -175,10 +179,10 @@ class SimDisk:
         """Return how much is written."""
         return sum(len(node.data) for _, node in self.files(""))
 
-    def change(self, needs_bytes: int = 0) -> None:
-        """Let a change happen, or fail."""
+    def change(self, top: str, *, needs_bytes: int = 0) -> None:
+        """Let a change happen in a folder of the root, or fail."""
         self.before_change()
-        if self.fails_with is not None:
+        if self.fails_with is not None and self.fails_in in {"", top}:
             raise OSError(self.fails_with, os.strerror(self.fails_with))
         if needs_bytes and self.capacity_bytes is not None and self.used_bytes() + needs_bytes > self.capacity_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -218,8 +222,8 @@ class SimDisk:
         node = self._find(path)
         if isinstance(node, FileNode):
             return node
-        self.change(needs_bytes=1)
-        folder, made = self._folder(path.parent), FileNode(self._now_ms())
+        self.change(_top(path), needs_bytes=1)
+        folder, made = self._folder(path.parent), FileNode(_top(path), self._now_ms())
         folder.put(path.name, made)
         return made
 
@@ -237,7 +241,7 @@ class SimDisk:
         """Map a file."""
         node = self._made(path)
         if len(node.data) < size:
-            self.change()
+            self.change(node.top)
             node.data = node.data + bytes(size - len(node.data))
         self._mapped[id(node)] = node
         return SimMappedFile(self, node, size)
@@ -261,7 +265,7 @@ class SimDisk:
         for part in path.parts[1:]:
             found = folder.names.get(part)
             if found is None:
-                self.change()
+                self.change(_top(path))
                 found = FolderNode()
                 folder.put(part, found)
             if not isinstance(found, FolderNode):
@@ -274,7 +278,7 @@ class SimDisk:
         node = folder.names.get(source.name)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(source))
-        self.change()
+        self.change(_top(source))
         if source.parent == target.parent:
             folder.put(target.name, node, instead_of=source.name)
         else:
@@ -284,7 +288,7 @@ class SimDisk:
     def remove(self, path: Path) -> None:
         """Remove a file; it may be missing."""
         if self._find(path) is not None:
-            self.change()
+            self.change(_top(path))
             self._folder(path.parent).take(path.name)
 
     def remove_folder(self, path: Path) -> None:
@@ -293,18 +297,17 @@ class SimDisk:
         if isinstance(node, FolderNode):
             if node.names:
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path))
-            self.change()
+            self.change(_top(path))
             self._folder(path.parent).take(path.name)
 
     def sync_folder(self, path: Path) -> None:
         """Make the names in a folder safe."""
-        self.change()
+        self.change(_top(path))
         self._folder(path).sync()
 
     def sync_all(self, path: Path) -> None:
         """Make everything safe."""
-        del path
-        self.change()
+        self.change(_top(path))
         folders = [self._root]
         while folders:
             folder = folders.pop()
@@ -330,6 +333,11 @@ class SimDisk:
         return Space(total, total - self.used_bytes())
 
 
+def _top(path: Path) -> str:
+    """Return the folder in the root that a path leads through."""
+    return path.parts[1] if len(path.parts) > 1 else ""
+
+
 class SimFile:
     """An open file."""
 
@@ -348,7 +356,7 @@ class SimFile:
     def write(self, buffers: Sequence[BytesLike], position: int) -> int:
         """Write all buffers."""
         data, node = b"".join(buffers), self._node
-        self._disk.change(needs_bytes=len(data))
+        self._disk.change(node.top, needs_bytes=len(data))
         size = len(node.data)
         if position < len(node.safe):
             node.is_appended_only = False
@@ -371,8 +379,8 @@ class SimFile:
 
     def cut(self, size: int) -> None:
         """Make the file `size` bytes long."""
-        self._disk.change()
         node = self._node
+        self._disk.change(node.top)
         if size < len(node.safe):
             node.is_appended_only = False
         # A new array: a log that was given up may still have the old one mapped.
@@ -380,7 +388,7 @@ class SimFile:
 
     def sync(self) -> None:
         """Make the bytes safe."""
-        self._disk.change()
+        self._disk.change(self._node.top)
         self._node.sync()
 
 
@@ -389,6 +397,7 @@ class SimMappedFile:
 
     def __init__(self, disk: SimDisk, node: FileNode, size: int) -> None:
         self._disk = disk
+        self._top = node.top
         self._view = memoryview(node.data)[:size]
         node.is_appended_only = False
 
@@ -400,7 +409,7 @@ class SimMappedFile:
     def reserve(self, start: int, length: int) -> None:
         """Have space set aside."""
         del start
-        self._disk.change(needs_bytes=length)
+        self._disk.change(self._top, needs_bytes=length)
 
     def close(self) -> None:
         """Let go of the memory."""

@@ -415,11 +415,12 @@ class Faults:
         machine = self._machine()
         if machine is None or machine.disk.fails_with is not None or machine.disk.capacity_bytes is not None:
             return
-        self._note(f"the disk of {machine.name} fails with {errno.errorcode[number]}")
+        where = self._random.choice(machine.log_dirs) if len(machine.log_dirs) > 1 else ""
+        self._note(f"the disk of {machine.name} fails with {errno.errorcode[number]} {where}")
         if number == errno.ENOSPC:
             machine.disk.capacity_bytes = machine.disk.used_bytes() + self._random.randrange(2000)
         else:
-            machine.disk.fails_with = number
+            machine.disk.fails_with, machine.disk.fails_in = number, where.strip("/")
 
         def repair() -> None:
             self._note(f"the disk of {machine.name} works again, and it is started anew")

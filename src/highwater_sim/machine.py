@@ -24,6 +24,8 @@ FIRST_MS: Final = 1_700_000_000_000
 """What the clocks show when a simulation begins."""
 PORT: Final = 9092
 DATA: Final = "/data"
+LOG_DIRS: Final = (DATA, "/more")
+"""For brokers that have two; they lose power and are wiped together, and break one by one."""
 RESTART_S: Final = 1.0
 """A broker that could not start is started again, as a service manager would."""
 
@@ -65,6 +67,7 @@ class Machine:
             "zookeeper.connect": "simulated",
             **settings,
         }
+        self.log_dirs = self._settings["log.dirs"].split(",")
         self._on_bug = on_bug
         self._kept: list[Any] = []
         self._main: asyncio.Task[None] | None = None

@@ -68,6 +68,8 @@ class Profile:
     has_administrator: bool
     grows: bool
     """Whether partitions are added to a topic."""
+    has_two_log_dirs: bool
+    """Then replicas are moved between them."""
 
     @classmethod
     def drawn(cls, seed: int, *, faults: tuple[str, ...] | None = None, seconds: float | None = None) -> Profile:
@@ -107,4 +109,5 @@ class Profile:
             transformers=random.choice((0, 0, 0, 1, 2)),
             has_administrator=random.random() < 0.3,
             grows=Random(f"growth {seed}").random() < 0.25,
+            has_two_log_dirs=Random(f"log dirs {seed}").random() < 0.25,
         )

@@ -117,6 +117,10 @@ class ReplicaChecks:
     def _fail(self, invariant: str, what: str) -> None:
         raise Violated(Violation(invariant, what, self._cluster.scheduler.now))
 
+    def leader_epochs(self) -> dict[TopicPartition, int]:
+        """Return the leader epoch of every partition, as it is written."""
+        return {name: state.leader_epoch for name, state in self._states.items()}
+
     # The store ------------------------------------------------------------------------------------------------------
 
     def _stored(self, kind: str, path: str) -> None:

@@ -24,6 +24,8 @@ from highwater_sim.cluster import Cluster
 from highwater_sim.consumer import Consumer
 from highwater_sim.faults import Faults, out_of_sync
 from highwater_sim.group_member import GroupMember
+from highwater_sim.log_dir_mover import LogDirMover
+from highwater_sim.machine import LOG_DIRS
 from highwater_sim.modern_member import ModernMember
 from highwater_sim.producer import Producer
 from highwater_sim.replica_checks import ReplicaChecks
@@ -52,6 +54,8 @@ HEAL_S: Final = 120.0
 DRAIN_S: Final = 120.0
 SETTLE_S: Final = 10.0
 """How long clients are gone before everything is read: transactions that they left open have timed out twice over."""
+CALM_EPOCHS: Final = 2
+"""Leaders that are given back what they should lead begin so many epochs meanwhile, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,8 @@ class Simulation:
         self.profile = profile
         self.history = History()
         self.trace = Trace(keep=keep_trace)
-        self.cluster = Cluster(seed, settings=profile.settings)
+        log_dirs = {"log.dirs": ",".join(LOG_DIRS)} if profile.has_two_log_dirs else {}
+        self.cluster = Cluster(seed, settings={**profile.settings, **log_dirs})
         self.cluster.on_bug = self._bug
         self.places = [Place(topic, index) for topic, count in TOPICS.items() for index in range(count)]
         topics = frozenset({*TOPICS, COPIES.topic})
@@ -184,6 +189,9 @@ class Simulation:
         if profile.has_administrator:
             administrator = Administrator(cluster, "admin", self.history)
             changing.append(cluster.spawn(administrator.run(tuple(self.places), pause_s=3.0)))
+        if profile.has_two_log_dirs:
+            mover = LogDirMover(cluster, "mover", self.history)
+            changing.append(cluster.spawn(mover.run(self.places, pause_s=1.0)))
         if profile.grows:
             changing.append(cluster.spawn(self._grow(Administrator(cluster, "grower", self.history))))
         self.faults.start()
@@ -231,7 +239,15 @@ class Simulation:
         cluster.scheduler.run_until(cluster.scheduler.now + 2.0)
         for task in (*self._producing, *self._consuming):
             task.cancel()
+        before = self.checks.leader_epochs()
         cluster.scheduler.run_until(cluster.scheduler.now + SETTLE_S)
+        restless = [
+            f"{name}: epoch {before.get(name)} -> {epoch}"
+            for name, epoch in self.checks.leader_epochs().items()
+            if epoch > before.get(name, epoch) + CALM_EPOCHS
+        ]
+        if restless:
+            raise Violated(Violation("states-settle", "; ".join(restless), cluster.scheduler.now))
         if wrong := disagreements(cluster):
             raise Violated(Violation("brokers-agree", "; ".join(wrong), cluster.scheduler.now))
         reader = Consumer(cluster, "last", self.history)

@@ -20,6 +20,7 @@ class Hunt(NamedTuple):
     """Whether there is nothing but many writes; otherwise the seed draws what else clients do."""
     request_pause_s: float = 0.05
     """How many writes: what goes wrong within milliseconds needs more of them."""
+    has_two_log_dirs: bool = False
 
 
 FOUND = {
@@ -37,6 +38,7 @@ FOUND = {
     "no-fsync": Hunt(("power",), 2),
     "no-producer-rebuild": Hunt(("kill-all", "slow-network"), 2),
     "copy-what-is-damaged": Hunt(("bit-flip",), 6, is_busy=False),
+    "move-unsynced": Hunt(("power",), 6, has_two_log_dirs=True),
     "believe-everything": Hunt(("power",), 2, is_busy=False),
     "assign-before-release": Hunt(("slow-network",), 4, is_busy=False),
 }
@@ -54,6 +56,7 @@ def busy(profile: Profile, hunt: Hunt) -> Profile:
         transformers=0,
         has_administrator=False,
         grows=False,
+        has_two_log_dirs=hunt.has_two_log_dirs,
     )
 
 
