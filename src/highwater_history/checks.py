@@ -24,6 +24,7 @@ from highwater_history.history import (
     Seek,
     Send,
     Transaction,
+    Trim,
 )
 from highwater_history.violation import Violation
 
@@ -65,6 +66,11 @@ class Facts:
         self.steps = history.steps
         self.sent = {send.value: send for send in self.sends}
         self.transactions = {step.name: step for step in history.steps if isinstance(step, Transaction)}
+        self.trimmed: dict[Place, int] = {}
+        """Below here nothing has to be there any more."""
+        for step in history.steps:
+            if isinstance(step, Trim):
+                self.trimmed[step.place] = max(self.trimmed.get(step.place, 0), step.before)
         self.drained = {drain.place: drain for drain in self.drains}
 
 
@@ -111,11 +117,12 @@ def lost_writes(facts: Facts) -> Iterator[Violation]:
         values = there.get(send.place)
         if values is None:
             continue
-        if send.outcome == "ok" and _is_kept(send) and send.value not in values:
+        is_promised = send.outcome == "ok" and _is_kept(send) and not _may_be_trimmed(facts, send)
+        if is_promised and send.value not in values:
             yield Violation(
                 "lost-write", f"{send.value!r} was acknowledged at {send.place} offset {send.offset} and is gone"
             )
-        elif send.outcome == "ok" and _is_kept(send) and 0 <= send.offset not in values[send.value]:
+        elif is_promised and 0 <= send.offset not in values[send.value]:
             yield Violation(
                 "inconsistent-offsets",
                 f"{send.value!r} was acknowledged at {send.place} offset {send.offset} and is at "
@@ -327,6 +334,10 @@ def _readings(facts: Facts) -> Iterator[tuple[Place, int, str, str]]:
 def _is_kept(send: Send) -> bool:
     """Return whether what was acknowledged is promised to stay: with acks=1 it may be cut off at a change of leader."""
     return send.acks == ALL
+
+
+def _may_be_trimmed(facts: Facts, send: Send) -> bool:
+    return send.place in facts.trimmed and send.offset < facts.trimmed[send.place]
 
 
 def _is_sent_anew(facts: Facts, value: str) -> bool:

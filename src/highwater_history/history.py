@@ -135,6 +135,18 @@ class Position:
 
 
 @dataclass(slots=True)
+class Trim:
+    """Somebody asked for all records of a partition below an offset to be deleted."""
+
+    client: str
+    at: float
+    place: Place
+    before: int
+    outcome: Outcome = "unknown"
+    done_at: float = -1.0
+
+
+@dataclass(slots=True)
 class Drain:
     """All that a partition holds after the faults: what readers of everything see, and readers of what is committed."""
 
@@ -164,10 +176,10 @@ class Fault:
     what: str
 
 
-Step = Send | Transaction | Poll | Seek | Assignment | Owned | Commit | Position | Drain | Copied | Fault
+Step = Send | Transaction | Poll | Seek | Assignment | Owned | Commit | Position | Trim | Drain | Copied | Fault
 _KINDS: Final = {
     kind.__name__: kind
-    for kind in (Send, Transaction, Poll, Seek, Assignment, Owned, Commit, Position, Drain, Copied, Fault)
+    for kind in (Send, Transaction, Poll, Seek, Assignment, Owned, Commit, Position, Trim, Drain, Copied, Fault)
 }
 
 

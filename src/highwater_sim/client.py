@@ -10,6 +10,12 @@ from highwater.broker.peer import Peer, PeerGone
 from highwater.coordination.records import ListenerAddress
 from highwater.model.errors import ErrorCode, KafkaError
 from highwater.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from highwater.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from highwater.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from highwater_history.history import Place
 from highwater_sim.machine import PORT
@@ -23,6 +29,8 @@ ResponseT = TypeVar("ResponseT", bound="Message")
 
 TIMEOUT_S: Final = 4.0
 PAUSE_S: Final = 0.1
+EARLIEST: Final = -2
+LATEST: Final = -1
 GROUP: Final = 0
 TRANSACTION: Final = 1
 
@@ -112,6 +120,16 @@ class Client:
         """Ask anew before the next request; the epoch stays known, so that older news is not taken."""
         if place in self.leaders:
             self.leaders[place] = -1, self.leaders[place][1]
+
+    async def offset_of(self, place: Place, which: int) -> int:
+        """Return where a partition begins or ends, as its leader tells. KafkaError if it does not."""
+        leader, epoch = await self.leader_of(place)
+        wanted = ListOffsetsPartition(partition_index=place.partition, current_leader_epoch=epoch, timestamp=which)
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=place.topic, partitions=[wanted])])
+        answer = await self.ask(leader, request, ListOffsetsResponse, version=6)
+        found = answer.topics[0].partitions[0]
+        check(found.error_code)
+        return found.offset
 
     async def coordinator_of(self, key: str, key_type: int) -> int:
         """Return who coordinates a group or a transactional id. KafkaError if nobody does."""

@@ -12,7 +12,7 @@ from highwater.protocol.records.batch import checksum, iter_batches
 from highwater.protocol.records.control import MarkerType, read_marker
 from highwater.protocol.records.record import read_records
 from highwater_history.history import Drain, Poll, Seek
-from highwater_sim.client import PAUSE_S, Client
+from highwater_sim.client import EARLIEST, PAUSE_S, Client
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,12 +127,23 @@ class Consumer(Client):
 
     async def drain(self, place: Place) -> None:
         """Read a partition from its beginning to its end, twice: everything, and what is committed."""
-        seen, end, _ = await self._read_all(place, only_committed=False)
-        committed, _, stable_end = await self._read_all(place, only_committed=True)
+        start = await self._start_of(place)
+        seen, end, _ = await self._read_all(place, start, only_committed=False)
+        committed, _, stable_end = await self._read_all(place, start, only_committed=True)
         self.history.add(Drain(self.now, place, seen, committed, end, stable_end))
 
-    async def _read_all(self, place: Place, *, only_committed: bool) -> tuple[list[tuple[int, str]], int, int]:
-        position, records = 0, list[tuple[int, str]]()
+    async def _start_of(self, place: Place) -> int:
+        while True:
+            try:
+                return await self.offset_of(place, EARLIEST)
+            except KafkaError:
+                self.forget_leader(place)
+                await asyncio.sleep(PAUSE_S)
+
+    async def _read_all(
+        self, place: Place, position: int, *, only_committed: bool
+    ) -> tuple[list[tuple[int, str]], int, int]:
+        records = list[tuple[int, str]]()
         while True:
             try:
                 fetched = await self.fetch(place, position, max_wait_ms=0, only_committed=only_committed)

@@ -70,6 +70,8 @@ class Profile:
     """Whether partitions are added to a topic."""
     has_two_log_dirs: bool
     """Then replicas are moved between them."""
+    trims: bool
+    """Whether there is a topic whose older records are deleted."""
 
     @classmethod
     def drawn(cls, seed: int, *, faults: tuple[str, ...] | None = None, seconds: float | None = None) -> Profile:
@@ -110,4 +112,5 @@ class Profile:
             has_administrator=random.random() < 0.3,
             grows=Random(f"growth {seed}").random() < 0.25,
             has_two_log_dirs=Random(f"log dirs {seed}").random() < 0.25,
+            trims=Random(f"trims {seed}").random() < 0.25,
         )

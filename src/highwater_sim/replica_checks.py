@@ -308,6 +308,7 @@ class ReplicaChecks:
     def _compare(self, machine: Machine, seen: _Seen, *, up_to: int) -> None:
         """Compare a replica with what was committed; what a leader has committed first is what others must have."""
         partition, ledger = seen.partition, self._ledger(seen.partition.name)
+        seen.verified = max(seen.verified, partition.log.log_start_offset)
         while seen.verified < up_to:
             batches = self._batches(partition, seen.verified, up_to, machine)
             if not batches:

@@ -32,6 +32,7 @@ from highwater_sim.replica_checks import ReplicaChecks
 from highwater_sim.trace import Trace
 from highwater_sim.transactional import TransactionalProducer
 from highwater_sim.transformer import Transformer, committed_position
+from highwater_sim.trimmer import Trimmer
 from highwater_sim.violation import Violated
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ SOURCE: Final = Place("events", 0)
 COPIES: Final = Place("copies", 0)
 """Where transformers copy `SOURCE` to; they alone write there."""
 COPIERS: Final = "copiers"
+TRIMMED: Final = Place("trimmed", 0)
+"""Whose older records are deleted."""
 START_S: Final = 60.0
 HEAL_S: Final = 120.0
 DRAIN_S: Final = 120.0
@@ -91,7 +94,7 @@ class Simulation:
         self.cluster = Cluster(seed, settings={**profile.settings, **log_dirs})
         self.cluster.on_bug = self._bug
         self.places = [Place(topic, index) for topic, count in TOPICS.items() for index in range(count)]
-        topics = frozenset({*TOPICS, COPIES.topic})
+        topics = frozenset({*TOPICS, COPIES.topic, TRIMMED.topic})
         self._producing: list[asyncio.Task[None]] = []
         self._consuming: list[asyncio.Task[None]] = []
         self.checks = ReplicaChecks(self.cluster, compared_topics=topics, trace=self.trace)
@@ -189,6 +192,11 @@ class Simulation:
         if profile.has_administrator:
             administrator = Administrator(cluster, "admin", self.history)
             changing.append(cluster.spawn(administrator.run(tuple(self.places), pause_s=3.0)))
+        if profile.trims:
+            producer = Producer(cluster, "trimmed", self.history, acks=ALL, is_idempotent=True)
+            self._producing.append(cluster.spawn(producer.run([TRIMMED], pause_s=profile.request_pause_s)))
+            trimmer = Trimmer(cluster, "trimmer", self.history)
+            changing.append(cluster.spawn(trimmer.run(TRIMMED, pause_s=0.7)))
         if profile.has_two_log_dirs:
             mover = LogDirMover(cluster, "mover", self.history)
             changing.append(cluster.spawn(mover.run(self.places, pause_s=1.0)))
@@ -260,6 +268,8 @@ class Simulation:
     async def _drain(self, reader: Consumer) -> None:
         for place in self.places:
             await reader.drain(place)
+        if self.profile.trims:
+            await reader.drain(TRIMMED)
         if self.profile.transformers:
             await reader.drain(COPIES)
             self.history.add(Copied(reader.now, SOURCE, COPIES, await self._copied_up_to(reader)))
@@ -284,6 +294,8 @@ class Simulation:
         ]
         if self.profile.transformers:
             wanted.append(CreatableTopic(name=COPIES.topic, num_partitions=1, replication_factor=3))
+        if self.profile.trims:
+            wanted.append(CreatableTopic(name=TRIMMED.topic, num_partitions=1, replication_factor=3))
         made: set[str] = set()
         while len(made) < len(wanted):
             with suppress(KafkaError):
