@@ -237,6 +237,8 @@ class ReplicaChecks:
         end, watermark = partition.log.log_end_offset, partition.high_watermark
         if watermark > end:
             self._fail("watermark-above-log-end", f"{name} on broker {broker}: {watermark} > {end}")
+        if partition.leads and partition.log.log_start_offset > watermark:
+            self._fail("starts-above-watermark", f"{name} on broker {broker}: {partition.log.log_start_offset}")
         if partition.leader_epoch < seen.leader_epoch:
             self._fail("leader-epoch-goes-back", f"{name} on broker {broker}")
         is_same_term = partition.leads and seen.leads and partition.leader_epoch == seen.leader_epoch

@@ -57,6 +57,7 @@ def busy(profile: Profile, hunt: Hunt) -> Profile:
         has_administrator=False,
         grows=False,
         has_two_log_dirs=hunt.has_two_log_dirs,
+        trims=False,
     )
 
 

@@ -304,11 +304,19 @@ class Controller:
             return "none of the replicas that would stay is in sync"
         return None
 
-    def _move(self, targets: Mapping[TopicPartition, tuple[BrokerId, ...] | None]) -> list[Effect]:
+    def _move(self, wanted_targets: Mapping[TopicPartition, tuple[BrokerId, ...] | None]) -> list[Effect]:
+        """Begin to move what can be moved: since somebody asked, a topic may be gone, or a broker."""
+        targets = {
+            name: target
+            for name, target in wanted_targets.items()
+            if not self.is_being_deleted(name.topic) and self.find(name) and self.why_not_move(name, target) is None
+        }
+        if not targets:
+            return []
         dropped: dict[BrokerId, set[TopicPartition]] = defaultdict(set)
         for name, target in targets.items():
             partition = self.find(name)
-            assert partition is not None, "asked for a partition that is there"
+            assert partition is not None
             before = partition.assignment
             partition.assign(before.moving_to(before.origin if target is None else target))
             self._retiring.pop(name, None)

@@ -197,6 +197,18 @@ def test_a_replica_whose_disk_failed_does_not_lead() -> None:
     assert world.of() == Leadership(TWO, LeaderEpoch(1), (TWO,))
 
 
+def test_what_has_gone_since_somebody_asked_for_a_move_is_not_moved() -> None:
+    """Between the question whether it can be moved and the turn in which it would be, others have theirs."""
+    world = World(topic("a", partition(ONE, TWO)))
+    assert world.happens(MovesAsked({TopicPartition("b", 0): (ONE, THREE)})) == []
+    world.happens(lost(THREE))
+    assert world.happens(MovesAsked({A0: (ONE, THREE)})) == []
+    world.brokers_are(ALL)
+    world.happens(DeletionDecided("a"))
+    assert world.happens(MovesAsked({A0: (ONE, THREE)})) == []
+    assert not list(world.core.moving())
+
+
 @pytest.mark.parametrize("kind", ["shutdown", "failed"])
 def test_what_an_earlier_process_of_a_broker_said_is_not_taken_for_the_next_ones_word(kind: str) -> None:
     """It would never lead again, and whenever its leader called it in sync, the controller would say that it is not."""

@@ -16,6 +16,7 @@ from highwater_history.history import (
     Send,
     Step,
     Transaction,
+    Trim,
 )
 
 P = Place("t", 0)
@@ -45,6 +46,13 @@ def test_a_good_history_has_no_violations() -> None:
 
 def test_an_acknowledged_write_that_is_gone() -> None:
     assert found(sent(1, 0), drained()) == {"lost-write"}
+
+
+def test_a_write_that_was_to_be_deleted_may_be_gone_and_no_other() -> None:
+    trim = Trim("a", 9.0, P, before=1)
+    assert found(sent(1, 0), sent(2, 1), trim, drained((1, "p.2"))) == set()
+    assert found(sent(1, 0), sent(2, 1), trim, drained((0, "p.1"), (1, "p.2"))) == set()
+    assert found(sent(1, 0), sent(2, 1), trim, drained()) == {"lost-write"}
 
 
 def test_an_acknowledged_write_that_is_elsewhere() -> None:
