@@ -77,8 +77,7 @@ class Controller:
             case DeletionDecided(name):
                 return self._delete(name)
             case UncleanElectionChanged(name, allowed):
-                self.topics[name].allows_unclean = allowed
-                return self._repair(_names(self.topics[name]))
+                return self._allow_unclean(name, allowed=allowed)
             case StatesWritten(written, refused):
                 return self._written(written, refused)
             case IsrNoticed(states):
@@ -236,6 +235,13 @@ class Controller:
             if target is not None:
                 changes[name] = (target, partition.version)
         return [*([WriteStates(changes)] if changes else []), *effects]
+
+    def _allow_unclean(self, name: str, *, allowed: bool) -> list[Effect]:
+        topic = self.topics.get(name)
+        if topic is None:
+            return []  # it is gone since
+        topic.allows_unclean = allowed
+        return self._repair(_names(topic))
 
     def _elect(self, kind: ElectionKind, names: tuple[TopicPartition, ...]) -> list[Effect]:
         rule = preferred if kind is ElectionKind.PREFERRED else unclean

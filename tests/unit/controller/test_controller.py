@@ -197,10 +197,11 @@ def test_a_replica_whose_disk_failed_does_not_lead() -> None:
     assert world.of() == Leadership(TWO, LeaderEpoch(1), (TWO,))
 
 
-def test_what_has_gone_since_somebody_asked_for_a_move_is_not_moved() -> None:
+def test_what_has_gone_since_somebody_asked_for_a_change_is_not_changed() -> None:
     """Between the question whether it can be moved and the turn in which it would be, others have theirs."""
     world = World(topic("a", partition(ONE, TWO)))
     assert world.happens(MovesAsked({TopicPartition("b", 0): (ONE, THREE)})) == []
+    assert world.happens(UncleanElectionChanged("b", allowed=True)) == []
     world.happens(lost(THREE))
     assert world.happens(MovesAsked({A0: (ONE, THREE)})) == []
     world.brokers_are(ALL)
