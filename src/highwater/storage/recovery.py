@@ -4,6 +4,7 @@ After a clean stop the files are believed. After any other, every batch from the
 checked, the log is cut at the first that is damaged, and the indexes of these segments are built anew.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -93,7 +94,7 @@ def load(
         loader.remove_segments_from(0)
         loader.begin_at(log_start_offset)
         replay = Replay(log_start_offset, ProducerStates())
-    loader.settle(log_start_offset, replay.offset)
+    loader.settle(replay.offset)
     return LoadedLog(
         segments=loader.segments,
         log_start_offset=log_start_offset,
@@ -278,19 +279,35 @@ class _Loader:
 
     # Either way
 
-    def settle(self, log_start_offset: int, log_end_offset: int) -> None:
+    def settle(self, log_end_offset: int) -> None:
         """Bring what lies beside the batches in line with them, and let go of all files until they are used."""
-        if self._epochs_are_damaged:
+        if self._epochs_are_damaged or self._epochs_begin_late():
             self.epochs.clear()
             for segment in self.segments:
-                for _, header in segment.headers():
-                    if header.leader_epoch > self.epochs.latest:
-                        self.epochs.assign(header.leader_epoch, header.base_offset)
+                with suppress(DamagedSegment):  # who reads there is told; what comes after it counts all the same
+                    for _, header in segment.headers():
+                        if header.leader_epoch > self.epochs.latest:
+                            self.epochs.assign(header.leader_epoch, header.base_offset)
         self.epochs.cut_end(log_end_offset)
-        self.epochs.cut_start(log_start_offset)
+        self.epochs.cut_start(self.segments[0].base_offset)
         self._remove_strays(log_end_offset)
         for segment in self.segments:
             segment.close()
+
+    def _epochs_begin_late(self) -> bool:
+        """Return whether there are batches older than all that the file of epochs tells: it was lost, or is too new.
+
+        Who does not know which epochs wrote its records cannot tell a follower that it has others.
+        """
+        earliest = self.epochs.earliest
+        if earliest is not None and earliest.start_offset <= self.segments[0].base_offset:
+            return False
+        for segment in self.segments:
+            with suppress(DamagedSegment):
+                for _, first in segment.headers():
+                    is_told = earliest is not None and earliest.start_offset <= first.base_offset
+                    return first.leader_epoch > NO_EPOCH and not is_told
+        return False
 
     def _remove_strays(self, log_end_offset: int) -> None:
         """Remove the snapshots that no recovery would start from: all but those of segments and the newest one."""

@@ -204,12 +204,14 @@ class StoredLog:
             self._files.remove(snapshot.path_of(self.directory, offset))
 
     def delete_records_before(self, offset: int) -> None:
-        """Let the log start at `offset`; the segments before it go with the next `apply_retention`."""
+        """Let the log start at `offset`; the segments before it go with the next `apply_retention`.
+
+        Their epochs go with them and not before: a crash may put the start back, and what is there again has to be
+        compared with what followers have.
+        """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             self._raise_out_of_range(offset)
-        with self._disk_must_obey("move the start of"):
-            self.log_start_offset = offset
-            self.leader_epochs.cut_start(offset)
+        self.log_start_offset = offset
 
     def apply_retention(self, now_ms: int, *, high_watermark: int) -> list[Segment]:
         """Take the segments out of the log that have expired or are too many. Raises StorageError.
@@ -239,7 +241,7 @@ class StoredLog:
             self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
             segment.mark_deleted()
         self._names_changed = True
-        self.leader_epochs.cut_start(self.log_start_offset)
+        self.leader_epochs.cut_start(self.segments[0].base_offset)
         taken = snapshot.offsets(self._files, self.directory)
         self._remove_snapshots(taken_at for taken_at in taken if taken_at < self.segments[0].base_offset)
 

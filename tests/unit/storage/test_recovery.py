@@ -217,6 +217,21 @@ def test_damaged_leader_epochs_are_read_from_the_batches(crashed: LogBench, cont
     assert crashed.log.leader_epochs.entries == ((0, 0), (1, 5))
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("content", [None, b"0\n0\n", b"0\n1\n1 5\n", b"0\n1\n1 7\n"])
+def test_leader_epochs_that_begin_after_the_first_batch_are_read_from_the_batches(
+    crashed: LogBench, content: bytes | None, *, clean: bool
+) -> None:
+    """Who does not know what its older records are of would let a follower keep others in their place."""
+    crashed.log.close()
+    if content is None:
+        (crashed.folder / "leader-epoch-checkpoint").unlink()
+    else:
+        (crashed.folder / "leader-epoch-checkpoint").write_bytes(content)
+    crashed.open(clean=clean, recovery_point=9)
+    assert crashed.log.leader_epochs.entries == ((0, 0), (1, 5))
+
+
 def test_leader_epochs_of_batches_that_a_power_cut_took_back_are_forgotten(crashed: LogBench) -> None:
     """Otherwise a follower would claim to have what its leader wrote in epoch 2, and keep what it has instead."""
     (crashed.folder / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n1 5\n2 7\n")
