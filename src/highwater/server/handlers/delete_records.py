@@ -1,8 +1,8 @@
 """DeleteRecords (key 21), versions 0-2: move the start of logs forward.
 
--1 stands for the high watermark: everything that consumers can see goes. The answer has the leader's log start offset:
-it does not wait for the other replicas, as Apache Kafka does, whose start follows with what they fetch next. Refused for
-topics that are only compacted.
+-1 stands for the high watermark: everything that consumers can see goes. The answer has the leader's log start offset.
+Unlike Apache Kafka's it does not wait for the other replicas, whose logs start there with what they fetch next. Refused
+for topics that are only compacted.
 """
 
 from __future__ import annotations
