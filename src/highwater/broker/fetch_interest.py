@@ -28,6 +28,7 @@ class FetchEntry:
         "key",
         "known_epoch",
         "last_fetched_epoch",
+        "log_start_offset",
         "max_bytes",
         "partition",
         "sent_high_watermark",
@@ -44,6 +45,8 @@ class FetchEntry:
         self.max_bytes = 0
         self.known_epoch = -1
         self.last_fetched_epoch = -1
+        self.log_start_offset = -1
+        """Where a follower's own log starts."""
         self.sent_high_watermark: Offset = UNKNOWN_OFFSET
         self.sent_log_start_offset: Offset = UNKNOWN_OFFSET
 

@@ -430,7 +430,9 @@ class Partition:
 
     # Replicating ----------------------------------------------------------------------------------------------------
 
-    def replica_fetched(self, broker: BrokerId, offset: Offset, *, epoch: int, last_epoch: int) -> EpochEnd | None:
+    def replica_fetched(
+        self, broker: BrokerId, offset: Offset, *, epoch: int, last_epoch: int, log_start: int
+    ) -> EpochEnd | None:
         """Note a follower's fetch; return where its log and ours part if it is not a prefix of ours.
 
         A fetch that carries another epoch than ours proves nothing, and is refused; one from a log that differs from
@@ -449,7 +451,7 @@ class Partition:
             raise KafkaError(f"{self.name} has no other replica", code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if not self.log.log_start_offset <= offset <= self.log.log_end_offset:
             return None  # reading will refuse it
-        leadership.fetched(broker, offset, now_ms=self._keeper.now_ms())
+        leadership.fetched(broker, offset, log_start=log_start, now_ms=self._keeper.now_ms())
         self._advance_high_watermark(0)
         self._grow_isr(leadership)
         return None

@@ -86,7 +86,11 @@ class ReplicaFetch(DelayedFetch):
         diverging = records = None
         if not self._has_told:
             diverging = partition.replica_fetched(
-                self._replica, entry.fetch_offset, epoch=entry.known_epoch, last_epoch=entry.last_fetched_epoch
+                self._replica,
+                entry.fetch_offset,
+                epoch=entry.known_epoch,
+                last_epoch=entry.last_fetched_epoch,
+                log_start=entry.log_start_offset,
             )
         has_room = budget_bytes > 0 or at_least_one_batch
         if diverging is None and has_room and self._throttles.holds_back_sending(partition, self._replica):

@@ -93,12 +93,17 @@ class LeaderState:
                 remote.caught_up_ms = now_ms
         self.end_offset = end_offset
 
-    def fetched(self, broker: BrokerId, offset: Offset, *, now_ms: int) -> None:
+    def fetched(self, broker: BrokerId, offset: Offset, *, log_start: int = 0, now_ms: int) -> None:
         """Note a follower's fetch, which carried our epoch: what it says holds for our log and no other."""
         remote = self.remotes.get(broker)
         if remote is None:
             raise KafkaError(f"broker {broker} has no replica of this", code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        remote.log_start = log_start
         remote.fetched(offset, leaders_end=self.end_offset, now_ms=now_ms)
+
+    def low_watermark(self, own_start: int, live: Collection[BrokerId]) -> int:
+        """Return where the last of the logs on live brokers starts, as far as these have told in this epoch."""
+        return min([own_start, *(remote.log_start for broker, remote in self.remotes.items() if broker in live)])
 
     def high_watermark(self, current: Offset, *, own_end: Offset, now_ms: int) -> Offset:
         """Return how far all is committed; `own_end` is our own log's end, or how far it is synced.

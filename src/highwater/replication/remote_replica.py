@@ -11,12 +11,13 @@ NEVER_MS: Final = -(2**62)
 class RemoteReplica:
     """One follower. It counts as caught up at the last moment at which it is known to have had all that there was."""
 
-    __slots__ = ("_leaders_end_at_fetch", "caught_up_ms", "end_offset", "fetched_ms")
+    __slots__ = ("_leaders_end_at_fetch", "caught_up_ms", "end_offset", "fetched_ms", "log_start")
 
     def __init__(self, *, caught_up_ms: int) -> None:
         self.end_offset: Offset = UNKNOWN_OFFSET
         self.caught_up_ms = caught_up_ms
         self.fetched_ms = NEVER_MS
+        self.log_start = 0
         self._leaders_end_at_fetch: Offset = UNKNOWN_OFFSET
 
     def fetched(self, offset: Offset, *, leaders_end: Offset, now_ms: int) -> None:

@@ -85,7 +85,11 @@ class Replica:
         log, mine, theirs = self.partition.log, self.partition, leader.partition
         end = Offset(log.log_end_offset)
         diverging = theirs.replica_fetched(
-            self.broker, end, epoch=mine.leader_epoch, last_epoch=log.leader_epochs.latest
+            self.broker,
+            end,
+            epoch=mine.leader_epoch,
+            last_epoch=log.leader_epochs.latest,
+            log_start=log.log_start_offset,
         )
         if diverging is not None:
             mine.truncate_to_leader(diverging, now_ms=NOW_MS)

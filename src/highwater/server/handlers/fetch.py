@@ -139,6 +139,7 @@ def _note_what_is_asked(
             entry.max_bytes = asked.partition_max_bytes
             entry.known_epoch = asked.current_leader_epoch
             entry.last_fetched_epoch = asked.last_fetched_epoch
+            entry.log_start_offset = asked.log_start_offset
 
 
 def _learn_name(context: RequestContext, entry: FetchEntry) -> str:
