@@ -304,7 +304,7 @@ class _Loader:
             return False
         for segment in self.segments:
             with suppress(DamagedSegment):
-                for _, first in segment.headers():
+                for _, first in segment.headers() if segment.size else ():  # an empty file is not even opened
                     is_told = earliest is not None and earliest.start_offset <= first.base_offset
                     return first.leader_epoch > NO_EPOCH and not is_told
         return False
