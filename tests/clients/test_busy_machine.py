@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from highwater.testing.broker import BrokerProcess
+from highwater.testing.sizes import bytes_of
 from highwater.testing.waiting import PATIENCE_SECONDS, wait_until
 
 TABLE = "table"
@@ -48,7 +49,7 @@ def test_compaction_gets_on_though_it_is_never_its_turn(
     written = ROUNDS * KEYS * 500
 
     def size() -> int:
-        return sum(file.stat().st_size for file in folder.glob("*.log"))
+        return bytes_of(folder.glob("*.log"))
 
     assert size() > written / 2, "it was written faster than it is compacted"
     wait_until(lambda: size() < written / 2, "half of it was compacted", timeout_seconds=150)

@@ -19,6 +19,7 @@ from highwater.testing.log_bench import a_batch
 from highwater.testing.plugin import BrokerFactory
 from highwater.testing.ports import free_port
 from highwater.testing.requests import fetch_request, produce_request
+from highwater.testing.sizes import bytes_of
 from highwater.testing.waiting import PATIENCE_SECONDS, wait_until
 from highwater.testing.wire import WireClient
 
@@ -84,7 +85,7 @@ def test_a_topic_keeps_about_retention_bytes(start_broker: BrokerFactory) -> Non
     wait_until(lambda: offsets(broker, "small")[0] > 0, "old segments gone")
     log_files = list((broker.data_dir / "small-0").glob("*.log"))
     wait_until(
-        lambda: sum(path.stat().st_size for path in (broker.data_dir / "small-0").glob("*.log")) < 40_000,
+        lambda: bytes_of((broker.data_dir / "small-0").glob("*.log")) < 40_000,
         f"a small folder, not {log_files}",
     )
     assert offsets(broker, "small")[1] == 60
