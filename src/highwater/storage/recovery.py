@@ -123,7 +123,6 @@ class _Loader:
         self._without_index: set[int] = set()
         self._distrusted_from: int | None = None
         self._compacted_up_to = 0
-        self._epochs_are_damaged = False
         self.report = RecoveryReport()
         self.is_changed = False
         self.segments: list[Segment] = []
@@ -131,7 +130,6 @@ class _Loader:
             self.epochs = LeaderEpochs.load(files, folder)
         except DamagedCheckpoint as error:
             self.report.notes.append(f"{error}; read again from the batches")
-            self._epochs_are_damaged = True
             self.epochs = LeaderEpochs(files, folder)
 
     # Files
@@ -281,33 +279,34 @@ class _Loader:
 
     def settle(self, log_end_offset: int) -> None:
         """Bring what lies beside the batches in line with them, and let go of all files until they are used."""
-        if self._epochs_are_damaged or self._epochs_begin_late():
-            self.epochs.clear()
-            for segment in self.segments:
-                with suppress(DamagedSegment):  # who reads there is told; what comes after it counts all the same
-                    for _, header in segment.headers():
-                        if header.leader_epoch > self.epochs.latest:
-                            self.epochs.assign(header.leader_epoch, header.base_offset)
+        self._read_missing_epochs()
         self.epochs.cut_end(log_end_offset)
         self.epochs.cut_start(self.segments[0].base_offset)
         self._remove_strays(log_end_offset)
         for segment in self.segments:
             segment.close()
 
-    def _epochs_begin_late(self) -> bool:
-        """Return whether there are batches older than all that the file of epochs tells: it was lost, or is too new.
+    def _read_missing_epochs(self) -> None:
+        """Learn from the batches which epochs wrote those that are older than all that the file of epochs tells.
 
-        Who does not know which epochs wrote its records cannot tell a follower that it has others.
+        It was lost or damaged, or cut where the log began before a crash put its start back. Who does not know which
+        epochs wrote its records cannot tell a follower that it has others.
         """
-        earliest = self.epochs.earliest
-        if earliest is not None and earliest.start_offset <= self.segments[0].base_offset:
-            return False
+        known = self.epochs.entries
+        end = known[0].start_offset if known else None
+        older: list[tuple[int, int]] = []
         for segment in self.segments:
-            with suppress(DamagedSegment):
-                for _, first in segment.headers() if segment.size else ():  # an empty file is not even opened
-                    is_told = earliest is not None and earliest.start_offset <= first.base_offset
-                    return first.leader_epoch > NO_EPOCH and not is_told
-        return False
+            if not segment.size or (end is not None and segment.base_offset >= end):
+                continue
+            with suppress(DamagedSegment):  # who reads there is told; what comes after it counts all the same
+                for _, header in segment.headers():
+                    if end is not None and header.base_offset >= end:
+                        break
+                    if header.leader_epoch > (older[-1][0] if older else NO_EPOCH):
+                        older.append((header.leader_epoch, header.base_offset))
+        if older:
+            self.epochs.clear()
+            self.epochs.assign_all([*older, *known])
 
     def _remove_strays(self, log_end_offset: int) -> None:
         """Remove the snapshots that no recovery would start from: all but those of segments and the newest one."""
