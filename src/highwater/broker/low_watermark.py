@@ -31,12 +31,15 @@ def delete_records_before(partition: Partition, offset: int) -> None:
 
 
 async def all_start_at(partition: Partition, offset: int, live: Collection[BrokerId], *, deadline: float) -> ErrorCode:
-    """Return when all replicas on live brokers start there, or why they do not."""
+    """Return when all replicas on live brokers start there, or why they do not.
+
+    Only who leads knows where the others start.
+    """
     loop = asyncio.get_running_loop()
-    while low_watermark(partition, live) < offset:
+    while partition.leads:
+        if low_watermark(partition, live) >= offset:
+            return ErrorCode.NONE
         if loop.time() >= deadline:
             return ErrorCode.REQUEST_TIMED_OUT
         await asyncio.sleep(_GLANCE_S)
-        if not partition.leads:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return ErrorCode.NONE
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -61,12 +61,10 @@ class PartitionAdmin:
         accepted = {name: brokers[name] for name, refusal in outcomes.items() if refusal is None}
         if accepted and self._driver is not None:
             await self._driver.happens(MovesAsked(accepted))
-            outcomes |= {name: _no_such(name) for name in accepted if self._is_gone(name, self._driver.core)}
+            core = self._driver.core
+            gone = [name for name in accepted if core.find(name) is None or core.is_being_deleted(name.topic)]
+            outcomes |= {name: _no_such(name) for name in gone}
         return outcomes
-
-    @staticmethod
-    def _is_gone(name: TopicPartition, core: Controller) -> bool:
-        return core.find(name) is None or core.is_being_deleted(name.topic)
 
     def moving(self, asked: Iterable[TopicPartition] | None) -> list[tuple[TopicPartition, Assignment]]:
         """Return the moves that are under way, of these partitions or of all."""
@@ -85,7 +83,7 @@ class PartitionAdmin:
             return self._unknown(name) or _not_needed(name)
         core = self._driver.core
         partition = core.find(name)
-        if partition is None or self._is_gone(name, core):
+        if partition is None or core.is_being_deleted(name.topic):
             return _no_such(name)
         rule = leadership_rules.preferred if kind is ElectionKind.PREFERRED else leadership_rules.unclean
         if rule(partition, core.brokers.keys() - core.leaving) is not None:
@@ -99,7 +97,7 @@ class PartitionAdmin:
             return self._unknown(name) or self._why_not_move_alone(name, target)
         core = self._driver.core
         partition = core.find(name)
-        if partition is None or self._is_gone(name, core):
+        if partition is None or core.is_being_deleted(name.topic):
             return _no_such(name)
         return _why_not(core, name, target) or _factor_kept(
             name, target, len(partition.assignment.origin), may_change_factor=may_change_factor

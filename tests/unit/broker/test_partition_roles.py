@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from highwater.broker.appends import Appends
+from highwater.broker.low_watermark import all_start_at, delete_records_before
 from highwater.broker.partition import Partition
 from highwater.broker.partitions import Partitions
 from highwater.model.errors import ErrorCode, KafkaError
@@ -327,3 +328,30 @@ async def test_an_overtaken_proposal_is_not_made_again(replica: MakeReplica) -> 
     one.partition.shrink_isr()
     assert len(one.keeper.proposed) == 1
     assert one.partition.high_watermark == 0
+
+
+async def test_records_are_deleted_when_the_logs_of_all_that_live_start_there(replica: MakeReplica) -> None:
+    one, two = replica(ONE), replica(TWO)
+    one.lead(isr=(ONE, TWO))
+    two.follow(ONE)
+    one.write(b"a")
+    one.write(b"b")
+    two.catch_up(one)
+    delete_records_before(one.partition, 1)
+    over = asyncio.get_running_loop().time()
+    assert await all_start_at(one.partition, 1, {ONE, TWO}, deadline=over) is ErrorCode.REQUEST_TIMED_OUT
+    assert await all_start_at(one.partition, 1, {ONE}, deadline=over) is ErrorCode.NONE
+    two.fetch(one)  # it hears where the log starts
+    two.fetch(one)  # and tells that its own does
+    assert await all_start_at(one.partition, 1, {ONE, TWO}, deadline=over) is ErrorCode.NONE
+
+
+async def test_who_leads_no_more_does_not_say_that_records_are_deleted(replica: MakeReplica) -> None:
+    """Its own log starts there; where those of the others do it does not hear any more."""
+    one = replica(ONE)
+    one.lead()
+    one.write(b"a")
+    delete_records_before(one.partition, 1)
+    one.follow(TWO, epoch=1)
+    over = asyncio.get_running_loop().time()
+    assert await all_start_at(one.partition, 1, ALL, deadline=over) is ErrorCode.NOT_LEADER_OR_FOLLOWER
