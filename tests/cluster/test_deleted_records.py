@@ -1,5 +1,7 @@
 """Records that were deleted, on real processes: no replica has them when the administrator is told so."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
@@ -58,3 +60,15 @@ def test_who_does_not_answer_is_waited_for_as_long_as_asked(cluster: ClusterProc
     cluster.brokers[3].resume()
     (deleted,) = view.admin().delete_records([TopicPartition(TOPIC, 0, 6)]).values()
     assert deleted.result(PATIENCE_SECONDS).low_watermark == 6
+
+
+def test_the_command_says_that_a_replica_has_not_deleted_them_yet(cluster: ClusterProcesses) -> None:
+    cluster.brokers[3].pause()
+    command = [sys.executable, "-m", "highwater", "records", "delete", TOPIC, "--before", "6", "--yes"]
+    told = subprocess.run(
+        [*command, "--bootstrap", cluster.brokers[1].bootstrap_servers], capture_output=True, text=True, check=False
+    )
+    cluster.brokers[3].resume()
+    assert told.returncode == 1
+    assert "not every replica has done it yet" in told.stderr
+    assert len(told.stderr.splitlines()) == 1

@@ -19,6 +19,7 @@ UNANSWERED: Final = frozenset({"_TIMED_OUT", "_MSG_TIMED_OUT", "_TIMED_OUT_QUEUE
 ADVICE: Final = {
     "NON_EMPTY_GROUP": "stop its members first",
     "MSG_SIZE_TOO_LARGE": "the client's message.max.bytes and the topic's max.message.bytes set the limit",
+    "REQUEST_TIMED_OUT": "not every replica has done it yet; `highwater topic describe` shows which are in sync",
     "NOT_ENOUGH_REPLICAS": "too few replicas are in sync; `highwater topic describe` shows them",
     "UNSUPPORTED_VERSION": "this broker does not offer it",
     "_UNSUPPORTED_FEATURE": "this broker does not offer it",

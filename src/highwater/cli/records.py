@@ -1,6 +1,6 @@
 """`highwater records`: delete the oldest records of a topic."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -9,6 +9,8 @@ from highwater.cli.options import AsJson, ClusterOption, Partitions, TopicArgume
 from highwater.cli.output import confirm, counted, say, show_json, show_table
 from highwater.cli.positions import HELP, Position, offsets_at, parse_position, spans
 
+REPLICAS_TIMEOUT_SECONDS: Final = 10
+"""How long the broker waits for other replicas: shorter than we wait for its answer, which says so."""
 records = typer.Typer(no_args_is_help=True, help="Delete the oldest records of a topic.")
 
 
@@ -39,7 +41,8 @@ def delete(
     if count:
         confirm(f"Delete up to {counted(count, 'record')} of {topic}?", yes=yes)
     asked = [TopicPartition(topic, partition, end) for partition, end in ends.items()]
-    done = answers(cluster.admin.delete_records(asked, request_timeout=REQUEST_TIMEOUT_SECONDS))
+    timeouts = {"request_timeout": REQUEST_TIMEOUT_SECONDS, "operation_timeout": REPLICAS_TIMEOUT_SECONDS}
+    done = answers(cluster.admin.delete_records(asked, **timeouts))
     rows = [
         {"partition": place.partition, "earliest": held[place.partition].earliest, "now": outcome.low_watermark}
         for place, outcome in sorted(done.items())
