@@ -181,6 +181,8 @@ class Partition:
         self._count_in_sync(isr if self.leadership is None else self.leadership.isr)
         if is_new_epoch:
             self._wake_readers()
+        if self.wants_sync:  # We have followed until now, and were still at it; the next write may be long in coming.
+            self._syncer.sync(self)
         self._advance_high_watermark(0)
 
     def follow(self, leader: BrokerId, epoch: LeaderEpoch, *, replicas: tuple[BrokerId, ...]) -> None:

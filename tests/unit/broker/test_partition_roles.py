@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from highwater.broker.appends import Appends
+from highwater.broker.log_syncer import LogSyncer
 from highwater.broker.low_watermark import all_start_at, delete_records_before
 from highwater.broker.partition import Partition
 from highwater.broker.partitions import Partitions
@@ -47,21 +50,30 @@ class Reader:
         self.told_bytes.append(size_bytes)
 
 
+class InThisTurn(Executor):
+    """Runs what it is given at once; what becomes of it is told when the loop turns."""
+
+    def submit(self, call: Any, /, *args: Any, **kwargs: Any) -> Any:
+        done: Future[Any] = Future()
+        done.set_result(call(*args, **kwargs))
+        return done
+
+
 class Replica:
     """One broker's replica and the parts around it."""
 
-    def __init__(self, broker: BrokerId, folder: Path) -> None:
+    def __init__(self, broker: BrokerId, folder: Path, config: LogConfig) -> None:
         self.broker = broker
         self.appends = Appends(asyncio.get_running_loop())
         self.keeper = RememberedProposals(broker)
         self.partition = Partition(
             NAME,
             topic_id=TopicId(b"t" * 16),
-            log=Log.open(OsFiles(), folder / f"{broker}-orders-0", LogConfig(), now_ms=NOW_MS, clean=True),
+            log=Log.open(OsFiles(), folder / f"{broker}-orders-0", config, now_ms=NOW_MS, clean=True),
             high_watermark=Offset(0),
             min_insync_replicas=2,
             appends=self.appends,
-            syncer=None,  # type: ignore[arg-type]  # these logs never ask for an fsync
+            syncer=LogSyncer(asyncio.get_running_loop(), InThisTurn()),
             keeper=self.keeper,
         )
 
@@ -121,12 +133,12 @@ class Replica:
         return next(self.partition.log.directory.glob("*.log")).read_bytes()
 
 
-MakeReplica = Callable[[BrokerId], Replica]
+MakeReplica = Callable[..., Replica]
 
 
 @pytest.fixture
 def replica(tmp_path: Path) -> MakeReplica:
-    return lambda broker: Replica(broker, tmp_path)
+    return lambda broker, **config: Replica(broker, tmp_path, LogConfig(**config))
 
 
 async def test_a_write_is_committed_when_everybody_in_sync_has_asked_for_what_comes_next(replica: MakeReplica) -> None:
@@ -156,6 +168,24 @@ async def test_consumers_see_what_is_committed_and_followers_what_is_written(rep
     assert one.partition.read_for_replica(Offset(0), max_bytes=1000, at_least_one_batch=True) is not None
     assert not consumer.told_bytes
     assert len(follower.told_bytes) == 1
+
+
+async def test_who_leads_before_its_last_records_were_on_the_disk_syncs_them_and_commits_them(
+    replica: MakeReplica,
+) -> None:
+    """A follower was told to lead while it synced; no write came after that, and nothing was ever committed."""
+    one, two = replica(ONE, flush_messages=1), replica(TWO, flush_messages=1)
+    one.lead()
+    two.follow(ONE)
+    one.write(b"a")
+    two.fetch(one)
+    two.lead(1, isr=(ONE, TWO))
+    one.follow(TWO, 1)
+    one.fetch(two)
+    assert two.partition.high_watermark == 0, "it is not on the disk yet"
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert two.partition.high_watermark == 1
 
 
 async def test_too_few_in_sync_are_told_before_the_append_and_after_it(replica: MakeReplica) -> None:
