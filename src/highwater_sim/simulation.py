@@ -29,6 +29,7 @@ from highwater_sim.machine import LOG_DIRS
 from highwater_sim.modern_member import ModernMember
 from highwater_sim.producer import Producer
 from highwater_sim.replica_checks import ReplicaChecks
+from highwater_sim.rest import unrest
 from highwater_sim.trace import Trace
 from highwater_sim.transactional import TransactionalProducer
 from highwater_sim.transformer import Transformer, committed_position
@@ -57,6 +58,8 @@ HEAL_S: Final = 120.0
 DRAIN_S: Final = 120.0
 SETTLE_S: Final = 10.0
 """How long clients are gone before everything is read: transactions that they left open have timed out twice over."""
+REST_S: Final = 1.0
+"""Whatever is under way then, because a leader changes or a timeout has come, has gone on after that."""
 CALM_EPOCHS: Final = 2
 """Leaders that are given back what they should lead begin so many epochs meanwhile, at most."""
 
@@ -248,7 +251,11 @@ class Simulation:
         for task in (*self._producing, *self._consuming):
             task.cancel()
         before = self.checks.leader_epochs()
-        cluster.scheduler.run_until(cluster.scheduler.now + SETTLE_S)
+        cluster.scheduler.run_until(cluster.scheduler.now + SETTLE_S - REST_S)
+        under_way = unrest(cluster)
+        cluster.scheduler.run_until(cluster.scheduler.now + REST_S)
+        if stuck := sorted(under_way & unrest(cluster)):
+            raise Violated(Violation("comes-to-rest", "; ".join(stuck), cluster.scheduler.now))
         restless = [
             f"{name}: epoch {before.get(name)} -> {epoch}"
             for name, epoch in self.checks.leader_epochs().items()

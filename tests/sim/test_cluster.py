@@ -2,7 +2,7 @@
 
 import asyncio
 import functools
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -53,6 +53,7 @@ from highwater_sim.agreement import disagreements
 from highwater_sim.cluster import Cluster
 from highwater_sim.coordination import STORE_HOST
 from highwater_sim.machine import DATA, PORT, Machine
+from highwater_sim.rest import unrest
 from highwater_sim.simulation import without_collector
 
 T = TypeVar("T")
@@ -356,3 +357,24 @@ def test_what_was_written_is_still_there_after_all_have_lost_their_power(cluster
     for machine in cluster.machines:
         assert machine.node is not None
         assert {str(partition.name) for partition in machine.node.partitions} == {"t-0", "t-1"}
+
+
+def test_who_leads_before_its_last_records_were_on_the_disk_comes_to_rest(scene: Callable[..., Any]) -> None:
+    """It followed, and was told to lead while it synced what it had fetched last; nobody writes after that."""
+    stage = scene(flush_messages="1")
+    kept = stage.write_for_sure()
+    for follower in stage.followers:
+        follower.loop.thread_seconds = (30.0, 30.0)
+    late = stage.write(acks=1)
+    stage.pass_time(0.1)
+    old = stage.leader
+    old.kill()
+    stage.wait_for(lambda: stage.state.leader > 0 and stage.leader is not old)
+    new = stage.leader.node.partitions.get("t", 0)
+    stage.wait_for(lambda: new.leads)
+    assert new.wants_sync
+    old.start()
+    stage.pass_time(40.0)
+    assert stage.all_in_sync()
+    assert unrest(stage.cluster) == frozenset()
+    assert {kept.value, late.value} <= stage.contents()
