@@ -28,6 +28,7 @@ from benchmarks import (
     storage,
     transactions,
 )
+from benchmarks.awake import processors_awake
 from benchmarks.brokers import ROOT, ApacheKafka, Broker, Highwater
 from benchmarks.clusters import ApacheKafkaCluster, HighwaterCluster
 from benchmarks.measuring import Arena, ArenaT, ClusterArena, Effort, Line, Metric
@@ -94,7 +95,7 @@ def main(arguments: Sequence[str]) -> int:
         return not options.only or line.name in options.only
 
     OUTPUT.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="data-", dir=OUTPUT) as scratch:
+    with processors_awake(), tempfile.TemporaryDirectory(prefix="data-", dir=OUTPUT) as scratch:
         if lines := [line for line in LINES if is_asked_for(line)]:
             run_on_brokers(lines, effort, Path(scratch), results)
         if cluster_lines := [line for line in CLUSTER_LINES if is_asked_for(line)]:
