@@ -1,9 +1,9 @@
-"""Processors that do not fall asleep while something is measured: `python -m benchmarks.awake PROCESSOR` keeps one awake.
+"""Processors that do not fall asleep while something is measured; `python -m benchmarks.awake N` keeps one awake.
 
-A virtual processor with nothing to do is taken away by the machine below, and comes back late when it is wanted: a byte
-that two processes pass to and fro on two processors took 90 µs here, and 50 µs with processors that stay awake, while up
-to a fifth of the time was stolen. Brokers do hardly anything but wait and be woken, so that figures of either would tell
-of the machine below. Who keeps a processor awake gives way to everybody else, also to those who do that themselves.
+A virtual processor with nothing to do is taken away by the machine below, and comes back late when it is wanted. A byte
+that two processes pass to and fro took 90 µs here, with up to a fifth of the time stolen, and 50 µs on processors that
+stay awake. Brokers do little else but wait and be woken: without this, figures of either tell of the machine below. Who
+keeps a processor awake gives way to everybody, also to those who give way themselves.
 """
 
 import os

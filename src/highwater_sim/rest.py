@@ -42,10 +42,11 @@ def _under_way(broker: Broker) -> Iterator[str]:
 
 
 def _of_replica(partition: Partition) -> Iterator[str]:
-    end, committed = partition.log.log_end_offset, partition.high_watermark
-    if committed < end:
-        yield f"{partition.name} is committed up to {committed} of {end}, epoch {partition.leader_epoch}"
-    if partition.leads and partition.last_stable_offset < end:
-        yield f"{partition.name} is stable up to {partition.last_stable_offset} of {end}, epoch {partition.leader_epoch}"
+    committed, stable = partition.high_watermark, partition.last_stable_offset
+    end = f"{partition.log.log_end_offset}, epoch {partition.leader_epoch}"
+    if committed < partition.log.log_end_offset:
+        yield f"{partition.name} is committed up to {committed} of {end}"
+    if partition.leads and stable < committed:
+        yield f"{partition.name} is stable up to {stable} of {end}"
     if partition.pins:
         yield f"{partition.name} is worked on by {partition.pins}"
