@@ -40,6 +40,10 @@ BOUNCE: Final = "bounce"
 """So may one that is killed just when it begins to lead; it is drawn apart from the others."""
 FAULTY_SECONDS: Final = 20.0
 """Most finds per second of processor time; see docs/simulator.md."""
+_SOON: Final = {"segment.bytes": "1024", "file.delete.delay.ms": "500"}
+KEEP_ALL: Final[Mapping[str, str]] = {}
+KEEP_SOME: Final[Mapping[str, str]] = {**_SOON, "retention.bytes": "3000"}
+KEEP_SHORTLY: Final[Mapping[str, str]] = {**_SOON, "retention.ms": "4000"}
 _RIVALS: Final = (("tx", "one"), ("ty", "one"))
 
 
@@ -71,7 +75,14 @@ class Profile:
     has_two_log_dirs: bool
     """Then replicas are moved between them."""
     trims: bool
-    """Whether there is a topic whose older records are deleted."""
+    """Whether an administrator deletes the older records of a topic."""
+    retention: Mapping[str, str]
+    """What else that topic has deleted: its configs; empty for nothing."""
+
+    @property
+    def deletes(self) -> bool:
+        """Whether there is a topic whose older records are deleted."""
+        return self.trims or bool(self.retention)
 
     @classmethod
     def drawn(cls, seed: int, *, faults: tuple[str, ...] | None = None, seconds: float | None = None) -> Profile:
@@ -91,6 +102,7 @@ class Profile:
             "log.segment.bytes": str(random.choice((2048, 16384, 1 << 20))),
             "num.replica.fetchers": str(random.choice((1, 1, 2))),
             "auto.leader.rebalance.enable": random.choice(("true", "false")),
+            "log.retention.check.interval.ms": "700",
         }
         if is_synced:
             settings["log.flush.interval.messages"] = "1"
@@ -113,4 +125,5 @@ class Profile:
             grows=Random(f"growth {seed}").random() < 0.25,
             has_two_log_dirs=Random(f"log dirs {seed}").random() < 0.25,
             trims=Random(f"trims {seed}").random() < 0.25,
+            retention=Random(f"retention {seed}").choice((*(6 * (KEEP_ALL,)), KEEP_SOME, KEEP_SHORTLY)),
         )

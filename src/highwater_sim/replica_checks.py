@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from highwater_sim.trace import Trace
 
 MAX_BYTES: Final = 1 << 20
-_STATE: Final = attrgetter("high_watermark", "log.log_end_offset", "leader_epoch", "leads")
+_STATE: Final = attrgetter("high_watermark", "log.log_end_offset", "leader_epoch", "leads", "log.log_start_offset")
 """All of a replica that a turn may change and the checks look at."""
 TOPIC_DEPTH: Final = paths.topic("t").count("/")
 STORM_WRITES: Final = 60
@@ -96,6 +96,8 @@ class ReplicaChecks:
         self._looked_at: dict[int, object] = {}
         self._obeyed: dict[int, int] = {}
         """The epoch of the controller that each broker has last heard of."""
+        self.latest_starts: dict[TopicPartition, int] = {}
+        """The last record before here was deleted by some replica."""
         self.ledgers: dict[TopicPartition, Ledger] = {}
         self._leaders: dict[tuple[TopicPartition, bytes, int], int] = {}
         self._states: dict[TopicPartition, PartitionStateRecord] = {}
@@ -237,8 +239,10 @@ class ReplicaChecks:
         end, watermark = partition.log.log_end_offset, partition.high_watermark
         if watermark > end:
             self._fail("watermark-above-log-end", f"{name} on broker {broker}: {watermark} > {end}")
-        if partition.leads and partition.log.log_start_offset > watermark:
-            self._fail("starts-above-watermark", f"{name} on broker {broker}: {partition.log.log_start_offset}")
+        start = partition.log.log_start_offset
+        self.latest_starts[name] = max(start, self.latest_starts.get(name, 0))
+        if partition.leads and start > watermark:
+            self._fail("starts-above-watermark", f"{name} on broker {broker}: {start}")
         if partition.leader_epoch < seen.leader_epoch:
             self._fail("leader-epoch-goes-back", f"{name} on broker {broker}")
         is_same_term = partition.leads and seen.leads and partition.leader_epoch == seen.leader_epoch

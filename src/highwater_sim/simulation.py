@@ -13,9 +13,10 @@ from time import process_time
 from typing import TYPE_CHECKING, Final
 
 from highwater.model.errors import KafkaError
-from highwater.protocol.messages.create_topics import CreatableTopic
+from highwater.model.ids import TopicPartition
+from highwater.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from highwater_history.checks import check
-from highwater_history.history import ALL, Copied, History, Place
+from highwater_history.history import ALL, Copied, History, Place, Trim
 from highwater_history.violation import Violation
 from highwater_sim.administrator import Administrator
 from highwater_sim.agreement import disagreements
@@ -52,7 +53,7 @@ COPIES: Final = Place("copies", 0)
 """Where transformers copy `SOURCE` to; they alone write there."""
 COPIERS: Final = "copiers"
 TRIMMED: Final = Place("trimmed", 0)
-"""Whose older records are deleted."""
+"""Whose older records are deleted, by an administrator, for their age or because there are many."""
 START_S: Final = 60.0
 HEAL_S: Final = 120.0
 DRAIN_S: Final = 120.0
@@ -195,9 +196,10 @@ class Simulation:
         if profile.has_administrator:
             administrator = Administrator(cluster, "admin", self.history)
             changing.append(cluster.spawn(administrator.run(tuple(self.places), pause_s=3.0)))
-        if profile.trims:
+        if profile.deletes:
             producer = Producer(cluster, "trimmed", self.history, acks=ALL, is_idempotent=True)
             self._producing.append(cluster.spawn(producer.run([TRIMMED], pause_s=profile.request_pause_s)))
+        if profile.trims:
             trimmer = Trimmer(cluster, "trimmer", self.history)
             changing.append(cluster.spawn(trimmer.run(TRIMMED, pause_s=0.7)))
         if profile.has_two_log_dirs:
@@ -265,6 +267,9 @@ class Simulation:
             raise Violated(Violation("states-settle", "; ".join(restless), cluster.scheduler.now))
         if wrong := disagreements(cluster):
             raise Violated(Violation("brokers-agree", "; ".join(wrong), cluster.scheduler.now))
+        if self.profile.retention:
+            start = self.checks.latest_starts.get(TopicPartition(*TRIMMED), 0)
+            self.history.add(Trim("retention", cluster.scheduler.now, TRIMMED, start))
         reader = Consumer(cluster, "last", self.history)
         self._finish(cluster.spawn(self._drain(reader)), DRAIN_S, "everything-can-be-read")
 
@@ -275,7 +280,7 @@ class Simulation:
     async def _drain(self, reader: Consumer) -> None:
         for place in self.places:
             await reader.drain(place)
-        if self.profile.trims:
+        if self.profile.deletes:
             await reader.drain(TRIMMED)
         if self.profile.transformers:
             await reader.drain(COPIES)
@@ -301,8 +306,9 @@ class Simulation:
         ]
         if self.profile.transformers:
             wanted.append(CreatableTopic(name=COPIES.topic, num_partitions=1, replication_factor=3))
-        if self.profile.trims:
-            wanted.append(CreatableTopic(name=TRIMMED.topic, num_partitions=1, replication_factor=3))
+        if self.profile.deletes:
+            configs = [CreatableTopicConfig(name=name, value=value) for name, value in self.profile.retention.items()]
+            wanted.append(CreatableTopic(name=TRIMMED.topic, num_partitions=1, replication_factor=3, configs=configs))
         made: set[str] = set()
         while len(made) < len(wanted):
             with suppress(KafkaError):
