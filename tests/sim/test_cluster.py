@@ -263,6 +263,30 @@ def test_what_moved_away_from_a_broker_that_was_not_there_is_deleted_when_it_ret
         assert {str(held.name): held.log.log_end_offset for held in machine.node.partitions} == {"t-0": 1, "t-1": 0}
 
 
+def test_what_moved_away_from_a_broker_whose_session_had_ended_is_deleted_when_it_has_another(
+    cluster: Cluster,
+) -> None:
+    """Its process goes on, with the replica open: it is no less a stray than one that is found at a start."""
+    run = functools.partial(finished, cluster)
+
+    boss = controller(cluster)
+    assert run(create(boss, "t")) == ErrorCode.NONE
+    away = next(machine for machine in cluster.machines if machine.broker_id != boss)
+    staying = [machine.broker_id for machine in cluster.machines if machine is not away]
+    assert run(produce(cluster, "t", 0)) == ErrorCode.NONE
+    for source, target in ((away.name, STORE_HOST), (STORE_HOST, away.name)):
+        cluster.network.block(source, target)
+    cluster.scheduler.run_until(cluster.scheduler.now + 30.0)
+    assert run(move(boss, "t", staying)) == ErrorCode.NONE
+    cluster.scheduler.run_until(cluster.scheduler.now + 1.0)
+    assert folders(away) == {"t-0", "t-1"}
+    cluster.network.heal()
+    cluster.scheduler.run_until(cluster.scheduler.now + 5.0)
+    assert folders(away) == {"t-1"}
+    assert away.node is not None
+    assert {str(held.name) for held in away.node.partitions} == {"t-1"}
+
+
 def folders(machine: Machine) -> set[str]:
     """Return the partitions that a machine's disk holds."""
     entries = machine.disk.list(Path(DATA))

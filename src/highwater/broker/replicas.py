@@ -204,14 +204,13 @@ class Replicas:
         if log_dir is not None:
             self._remove(log_dir, name)
 
-    def unserved(self) -> list[TopicPartition]:
-        """Return what lies on our disks and is neither led nor followed."""
+    def held(self) -> list[TopicPartition]:
+        """Return what lies on our disks, served or not."""
         return sorted(
             name
             for log_dir in self.log_dirs
             if log_dir.is_readable and log_dir.is_online
             for name in log_dir.partitions
-            if not self.is_served(name)
         )
 
     def drop_stray(self, name: TopicPartition, topic_id: TopicId) -> None:
@@ -219,6 +218,7 @@ class Replicas:
         for log_dir in self.log_dirs:
             if log_dir.holds(name) and log_dir.topic_of(name) == topic_id:
                 events.warning("stray_replica_deleted", partition=name, log_dir=log_dir.path)
+                self._take_out(name)
                 self._remove(log_dir, name)
 
     def _remove(self, log_dir: LogDir, name: TopicPartition) -> None:

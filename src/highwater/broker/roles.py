@@ -74,8 +74,8 @@ class Replicas(Protocol):
     def stop_replica(self, name: TopicPartition, *, delete: bool) -> None:
         """Neither lead nor follow."""
 
-    def unserved(self) -> list[TopicPartition]:
-        """Return what lies on our disks and is neither led nor followed."""
+    def held(self) -> list[TopicPartition]:
+        """Return what lies on our disks, served or not."""
 
     def drop_stray(self, name: TopicPartition, topic_id: TopicId) -> None:
         """Delete what a partition of this topic left here."""
@@ -243,8 +243,11 @@ class Roles:
         return ErrorCode.NONE
 
     def _drop_strays(self) -> None:
-        """Delete replicas of partitions that have moved away from us while we were not there to be told."""
-        for name in self._replicas.unserved():
+        """Delete replicas of partitions that have moved away from us while we were not there to be told.
+
+        We may have gone on following them: only our session had ended, or the controller could not reach us.
+        """
+        for name in self._replicas.held():
             topic = self._topics.get(name.topic)
             if topic is None or name.partition >= len(topic.partitions) or name in self._followed:
                 continue

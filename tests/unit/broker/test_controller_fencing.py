@@ -60,7 +60,7 @@ class RememberedReplicas:
     def stop_replica(self, name: TopicPartition, *, delete: bool) -> None:
         self.told.append((f"stop {name}", NO_BROKER, int(delete)))
 
-    def unserved(self) -> list[TopicPartition]:
+    def held(self) -> list[TopicPartition]:
         return []
 
     def drop_stray(self, name: TopicPartition, topic_id: TopicId) -> None:
