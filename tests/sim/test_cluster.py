@@ -402,3 +402,18 @@ def test_who_leads_before_its_last_records_were_on_the_disk_comes_to_rest(scene:
     assert stage.all_in_sync()
     assert unrest(stage.cluster) == frozenset()
     assert {kept.value, late.value} <= stage.contents()
+
+
+def test_a_follower_that_deletes_records_while_it_asks_for_more_learns_what_is_committed(
+    scene: Callable[..., Any],
+) -> None:
+    """Retention made it drop the answer, and the leader took it for told: who read there waited for the next write."""
+    stage = scene()
+    stage.write_for_sure()
+    sent = stage.write_for_sure()
+    for follower in stage.followers:
+        partition = follower.node.partitions.get("t", 0)
+        assert partition.high_watermark <= sent.offset, "it is told with the next answer, half a second later"
+        partition.log.delete_records_before(sent.offset)
+    stage.pass_time(3.0)
+    assert unrest(stage.cluster) == frozenset()

@@ -22,7 +22,7 @@ from highwater.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSI
 from highwater.broker.read_replica import closest_replica
 from highwater.broker.replica_fetch import ReplicaFetch
 from highwater.model.errors import ErrorCode, KafkaError
-from highwater.model.ids import BrokerId, Offset, TopicId
+from highwater.model.ids import UNKNOWN_OFFSET, BrokerId, Offset, TopicId
 from highwater.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -140,6 +140,9 @@ def _note_what_is_asked(
             entry.known_epoch = asked.current_leader_epoch
             entry.last_fetched_epoch = asked.last_fetched_epoch
             entry.log_start_offset = asked.log_start_offset
+            if interest.is_replica:
+                # Its fetches overlap, and it believes no answer that is older than its last question. Tell it again.
+                entry.sent_high_watermark = UNKNOWN_OFFSET
 
 
 def _learn_name(context: RequestContext, entry: FetchEntry) -> str:
