@@ -116,14 +116,18 @@ class Consumer(Client):
             isolation_level=int(is_committed),
             topics=[FetchTopic(topic=place.topic, partitions=[wanted])],
         )
-        answer = await self.ask(leader, request, FetchResponse, version=FETCH_VERSION)
+        return Fetched(await self.answer_to(request, leader, place), position, only_committed=is_committed)
+
+    async def answer_to(self, request: FetchRequest, broker: int, place: Place) -> PartitionData:
+        """Return what a broker answers for the only partition of a fetch. KafkaError if it refuses."""
+        answer = await self.ask(broker, request, FetchResponse, version=FETCH_VERSION)
         if answer.error_code or not answer.responses:
             raise PeerGone(f"the fetch of {place} was refused: {answer.error_code}")
         data = answer.responses[0].partitions[0]
         if data.error_code:
             code = ErrorCode(data.error_code)
             raise KafkaError(f"{place} answers {code.name}", code=code)
-        return Fetched(data, position, only_committed=is_committed)
+        return data
 
     async def drain(self, place: Place) -> None:
         """Read a partition from its beginning to its end, twice: everything, and what is committed."""

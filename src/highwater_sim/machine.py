@@ -67,6 +67,8 @@ class Machine:
             "zookeeper.connect": "simulated",
             **settings,
         }
+        if "replica.selector.class" in settings:
+            self._settings["broker.rack"] = self.name
         self.log_dirs = self._settings["log.dirs"].split(",")
         self._on_bug = on_bug
         self._kept: list[Any] = []

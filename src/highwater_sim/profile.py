@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from highwater_sim import modern_member
+from highwater_sim import modern_member, nearby_consumer
 from highwater_sim.faults import KINDS
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ class Profile:
     """Whether an administrator deletes the older records of a topic."""
     retention: Mapping[str, str]
     """What else that topic has deleted: its configs; empty for nothing."""
+    reads_nearby: bool
+    """Whether consumers read from the replicas in their own rack."""
 
     @property
     def deletes(self) -> bool:
@@ -109,6 +111,9 @@ class Profile:
         modern_members = Random(f"modern {seed}").choice((0, 0, 0, 2, 3))
         if modern_members:
             settings.update(modern_member.SETTINGS)
+        reads_nearby = Random(f"nearby {seed}").random() < 0.2
+        if reads_nearby:
+            settings.update(nearby_consumer.SETTINGS)
         return cls(
             is_synced=is_synced,
             faults=tuple(kind for kind in chosen if kind in KINDS),
@@ -126,4 +131,5 @@ class Profile:
             has_two_log_dirs=Random(f"log dirs {seed}").random() < 0.25,
             trims=Random(f"trims {seed}").random() < 0.25,
             retention=Random(f"retention {seed}").choice((*(6 * (KEEP_ALL,)), KEEP_SOME, KEEP_SHORTLY)),
+            reads_nearby=reads_nearby,
         )

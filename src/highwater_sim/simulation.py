@@ -28,6 +28,7 @@ from highwater_sim.group_member import GroupMember
 from highwater_sim.log_dir_mover import LogDirMover
 from highwater_sim.machine import LOG_DIRS
 from highwater_sim.modern_member import ModernMember
+from highwater_sim.nearby_consumer import NearbyConsumer
 from highwater_sim.producer import Producer
 from highwater_sim.replica_checks import ReplicaChecks
 from highwater_sim.rest import unrest
@@ -192,6 +193,15 @@ class Simulation:
             )
             for number in range(profile.modern_members)
         ]
+        if profile.reads_nearby:
+            self._consuming += [
+                cluster.spawn(
+                    NearbyConsumer(
+                        cluster, f"near{machine.name}", self.history, rack=machine.name, only_committed=only_committed
+                    ).run(self.places)
+                )
+                for machine, only_committed in zip(cluster.machines, (False, True, True), strict=True)
+            ]
         changing = []
         if profile.has_administrator:
             administrator = Administrator(cluster, "admin", self.history)
