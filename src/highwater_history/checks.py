@@ -113,11 +113,14 @@ def duplicates(facts: Facts) -> Iterator[Violation]:
 def lost_writes(facts: Facts) -> Iterator[Violation]:
     """What was acknowledged by all is there, where it was said to be; what was read is there too."""
     there = {drain.place: _offsets(drain) for drain in facts.drains}
+    latest = {drain.place: _latest_by_key(facts, drain) for drain in facts.drains}
     for send in facts.sends:
         values = there.get(send.place)
         if values is None:
             continue
         is_promised = send.outcome == "ok" and _is_kept(send) and not _may_be_trimmed(facts, send)
+        if is_promised and send.key is not None and latest[send.place].get(send.key, -1) > send.offset:
+            continue  # compaction may have taken it
         if is_promised and send.value not in values:
             yield Violation(
                 "lost-write", f"{send.value!r} was acknowledged at {send.place} offset {send.offset} and is gone"
@@ -135,6 +138,12 @@ def lost_writes(facts: Facts) -> Iterator[Violation]:
         for offset, value in poll.records if values is not None else ():
             if values is not None and value not in values:
                 yield Violation("lost-read", f"{poll.client} read {value!r} from {poll.place} at {offset}; it is gone")
+
+
+def _latest_by_key(facts: Facts, drain: Drain) -> dict[str, int]:
+    """Return where the last record of each key is; records come in the order of their offsets."""
+    sent = ((offset, facts.sent.get(value)) for offset, value in drain.records)
+    return {send.key: offset for offset, send in sent if send is not None and send.key is not None}
 
 
 def _offsets(drain: Drain) -> defaultdict[str, list[int]]:

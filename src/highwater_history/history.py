@@ -42,6 +42,8 @@ class Send:
     outcome: Outcome = "unknown"
     offset: int = -1
     done_at: float = -1.0
+    key: str | None = None
+    """Its topic is compacted: a later record of the same key may take its place."""
     is_sent_anew: bool = False
     """Its client gave up the producer epoch that it was first sent with, so that no broker can tell it from another."""
 

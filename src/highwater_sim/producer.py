@@ -45,11 +45,20 @@ class Producer(Client):
     """Sends numbered values, each once; retries only if idempotence makes that safe."""
 
     def __init__(
-        self, cluster: Cluster, name: str, history: History, *, acks: int = ALL, is_idempotent: bool = False
+        self,
+        cluster: Cluster,
+        name: str,
+        history: History,
+        *,
+        acks: int = ALL,
+        is_idempotent: bool = False,
+        keys: Sequence[str] = (),
     ) -> None:
+        """`keys`: if there are any, every record has one of them."""
         super().__init__(cluster, name, history)
         self._acks = acks
         self._is_idempotent = is_idempotent
+        self._keys = keys
         self._next_value = 0
         self.producer_id = -1
         self.producer_epoch = -1
@@ -96,6 +105,7 @@ class Producer(Client):
             acks=self._acks,
             is_idempotent=self._is_idempotent,
             transaction=transaction,
+            key=self.random.choice(self._keys) if self._keys else None,
         )
         self.history.add(send)
         return send
@@ -136,7 +146,8 @@ class Producer(Client):
         return answer.responses[0].partition_responses[0]
 
     def _request(self, place: Place, sends: list[Send], identity: tuple[int, int, int]) -> ProduceRequest:
-        records = numbered(((None, send.value.encode()) for send in sends), timestamp_ms=self.now_ms())
+        pairs = ((None if send.key is None else send.key.encode(), send.value.encode()) for send in sends)
+        records = numbered(pairs, timestamp_ms=self.now_ms())
         if self._is_idempotent:
             batch = build_batch(
                 records,

@@ -78,6 +78,8 @@ class Profile:
     """Whether an administrator deletes the older records of a topic."""
     retention: Mapping[str, str]
     """What else that topic has deleted: its configs; empty for nothing."""
+    compacts: bool
+    """Whether there is a topic that is compacted, all the time."""
     reads_nearby: bool
     """Whether consumers read from the replicas in their own rack."""
 
@@ -104,13 +106,18 @@ class Profile:
             "log.segment.bytes": str(random.choice((2048, 16384, 1 << 20))),
             "num.replica.fetchers": str(random.choice((1, 1, 2))),
             "auto.leader.rebalance.enable": random.choice(("true", "false")),
-            "log.retention.check.interval.ms": "700",
         }
         if is_synced:
             settings["log.flush.interval.messages"] = "1"
         modern_members = Random(f"modern {seed}").choice((0, 0, 0, 2, 3))
         if modern_members:
             settings.update(modern_member.SETTINGS)
+        retention = Random(f"retention {seed}").choice((*(6 * (KEEP_ALL,)), KEEP_SOME, KEEP_SHORTLY))
+        if retention:
+            settings["log.retention.check.interval.ms"] = "700"
+        compacts = Random(f"compaction {seed}").random() < 0.2
+        if compacts:
+            settings["log.cleaner.backoff.ms"] = "500"
         reads_nearby = Random(f"nearby {seed}").random() < 0.2
         if reads_nearby:
             settings.update(nearby_consumer.SETTINGS)
@@ -130,6 +137,7 @@ class Profile:
             grows=Random(f"growth {seed}").random() < 0.25,
             has_two_log_dirs=Random(f"log dirs {seed}").random() < 0.25,
             trims=Random(f"trims {seed}").random() < 0.25,
-            retention=Random(f"retention {seed}").choice((*(6 * (KEEP_ALL,)), KEEP_SOME, KEEP_SHORTLY)),
+            retention=retention,
+            compacts=compacts,
             reads_nearby=reads_nearby,
         )

@@ -40,7 +40,7 @@ from highwater_sim.violation import Violated
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from highwater_sim.profile import Profile
 
@@ -55,6 +55,10 @@ COPIES: Final = Place("copies", 0)
 COPIERS: Final = "copiers"
 TRIMMED: Final = Place("trimmed", 0)
 """Whose older records are deleted, by an administrator, for their age or because there are many."""
+COMPACTED: Final = Place("compacted", 0)
+COMPACTION: Final = {"cleanup.policy": "compact", "segment.bytes": "1024", "min.cleanable.dirty.ratio": "0.01"}
+KEYS: Final = tuple("abcdefghij")
+"""Of the records there; of each the last must be there in the end."""
 START_S: Final = 60.0
 HEAL_S: Final = 120.0
 DRAIN_S: Final = 120.0
@@ -209,6 +213,15 @@ class Simulation:
         if profile.deletes:
             producer = Producer(cluster, "trimmed", self.history, acks=ALL, is_idempotent=True)
             self._producing.append(cluster.spawn(producer.run([TRIMMED], pause_s=profile.request_pause_s)))
+        if profile.compacts:
+            self._producing += [
+                cluster.spawn(
+                    Producer(cluster, name, self.history, acks=ALL, is_idempotent=is_idempotent, keys=KEYS).run(
+                        [COMPACTED], pause_s=profile.request_pause_s
+                    )
+                )
+                for name, is_idempotent in (("keyed", True), ("keyed-plain", False))
+            ]
         if profile.trims:
             trimmer = Trimmer(cluster, "trimmer", self.history)
             changing.append(cluster.spawn(trimmer.run(TRIMMED, pause_s=0.7)))
@@ -292,6 +305,8 @@ class Simulation:
             await reader.drain(place)
         if self.profile.deletes:
             await reader.drain(TRIMMED)
+        if self.profile.compacts:
+            await reader.drain(COMPACTED)
         if self.profile.transformers:
             await reader.drain(COPIES)
             self.history.add(Copied(reader.now, SOURCE, COPIES, await self._copied_up_to(reader)))
@@ -317,13 +332,23 @@ class Simulation:
         if self.profile.transformers:
             wanted.append(CreatableTopic(name=COPIES.topic, num_partitions=1, replication_factor=3))
         if self.profile.deletes:
-            configs = [CreatableTopicConfig(name=name, value=value) for name, value in self.profile.retention.items()]
-            wanted.append(CreatableTopic(name=TRIMMED.topic, num_partitions=1, replication_factor=3, configs=configs))
+            wanted.append(_topic(TRIMMED, self.profile.retention))
+        if self.profile.compacts:
+            wanted.append(_topic(COMPACTED, COMPACTION))
         made: set[str] = set()
         while len(made) < len(wanted):
             with suppress(KafkaError):
                 made |= await admin.create(wanted)
             await asyncio.sleep(PAUSE_S)
+
+
+def _topic(place: Place, configs: Mapping[str, str]) -> CreatableTopic:
+    return CreatableTopic(
+        name=place.topic,
+        num_partitions=1,
+        replication_factor=3,
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
+    )
 
 
 @contextmanager
