@@ -72,6 +72,13 @@ class Facts:
             if isinstance(step, Trim):
                 self.trimmed[step.place] = max(self.trimmed.get(step.place, 0), step.before)
         self.drained = {drain.place: drain for drain in self.drains}
+        self.latest = {
+            (drain.place, send.key): offset
+            for drain in self.drains
+            for offset, value in drain.committed
+            if (send := self.sent.get(value)) is not None and send.key is not None
+        }
+        """Where the last record of each key is: what was committed before may have given way to it, and to no other."""
 
 
 def unknown_values(facts: Facts) -> Iterator[Violation]:
@@ -113,14 +120,11 @@ def duplicates(facts: Facts) -> Iterator[Violation]:
 def lost_writes(facts: Facts) -> Iterator[Violation]:
     """What was acknowledged by all is there, where it was said to be; what was read is there too."""
     there = {drain.place: _offsets(drain) for drain in facts.drains}
-    latest = {drain.place: _latest_by_key(facts, drain) for drain in facts.drains}
     for send in facts.sends:
         values = there.get(send.place)
         if values is None:
             continue
-        is_promised = send.outcome == "ok" and _is_kept(send) and not _may_be_trimmed(facts, send)
-        if is_promised and send.key is not None and latest[send.place].get(send.key, -1) > send.offset:
-            continue  # compaction may have taken it
+        is_promised = send.outcome == "ok" and _is_kept(send) and not _may_be_gone(facts, send)
         if is_promised and send.value not in values:
             yield Violation(
                 "lost-write", f"{send.value!r} was acknowledged at {send.place} offset {send.offset} and is gone"
@@ -138,12 +142,6 @@ def lost_writes(facts: Facts) -> Iterator[Violation]:
         for offset, value in poll.records if values is not None else ():
             if values is not None and value not in values:
                 yield Violation("lost-read", f"{poll.client} read {value!r} from {poll.place} at {offset}; it is gone")
-
-
-def _latest_by_key(facts: Facts, drain: Drain) -> dict[str, int]:
-    """Return where the last record of each key is; records come in the order of their offsets."""
-    sent = ((offset, facts.sent.get(value)) for offset, value in drain.records)
-    return {send.key: offset for offset, send in sent if send is not None and send.key is not None}
 
 
 def _offsets(drain: Drain) -> defaultdict[str, list[int]]:
@@ -224,7 +222,8 @@ def all_or_nothing(facts: Facts) -> Iterator[Violation]:
     drained = {drain.place for drain in facts.drains}
     parts: defaultdict[str, list[Send]] = defaultdict(list)
     for send in facts.sends:
-        if send.transaction is not None and send.outcome == "ok" and send.place in drained:
+        is_told = send.outcome == "ok" and send.place in drained and not _may_be_gone(facts, send)
+        if send.transaction is not None and is_told:
             parts[send.transaction].append(send)
     for name, sends in parts.items():
         transaction = facts.transactions[name]
@@ -345,8 +344,10 @@ def _is_kept(send: Send) -> bool:
     return send.acks == ALL
 
 
-def _may_be_trimmed(facts: Facts, send: Send) -> bool:
-    return send.place in facts.trimmed and send.offset < facts.trimmed[send.place]
+def _may_be_gone(facts: Facts, send: Send) -> bool:
+    """Return whether it was to be deleted, or a later record of its key has taken its place."""
+    is_trimmed = send.place in facts.trimmed and send.offset < facts.trimmed[send.place]
+    return is_trimmed or (send.key is not None and send.offset < facts.latest.get((send.place, send.key), -1))
 
 
 def _is_sent_anew(facts: Facts, value: str) -> bool:

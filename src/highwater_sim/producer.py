@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from highwater.broker.peer import PeerGone
@@ -20,7 +21,7 @@ from highwater_history.history import ALL, Send
 from highwater_sim.client import PAUSE_S, Client, check
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from highwater_history.history import History, Place
     from highwater_sim.cluster import Cluster
@@ -52,9 +53,9 @@ class Producer(Client):
         *,
         acks: int = ALL,
         is_idempotent: bool = False,
-        keys: Sequence[str] = (),
+        keys: Mapping[Place, Sequence[str]] = MappingProxyType({}),
     ) -> None:
-        """`keys`: if there are any, every record has one of them."""
+        """`keys`: what is sent to these partitions has one of their keys."""
         super().__init__(cluster, name, history)
         self._acks = acks
         self._is_idempotent = is_idempotent
@@ -105,7 +106,7 @@ class Producer(Client):
             acks=self._acks,
             is_idempotent=self._is_idempotent,
             transaction=transaction,
-            key=self.random.choice(self._keys) if self._keys else None,
+            key=self.random.choice(self._keys[place]) if place in self._keys else None,
         )
         self.history.add(send)
         return send

@@ -57,7 +57,7 @@ TRIMMED: Final = Place("trimmed", 0)
 """Whose older records are deleted, by an administrator, for their age or because there are many."""
 COMPACTED: Final = Place("compacted", 0)
 COMPACTION: Final = {"cleanup.policy": "compact", "segment.bytes": "1024", "min.cleanable.dirty.ratio": "0.01"}
-KEYS: Final = tuple("abcdefghij")
+KEYS: Final = {COMPACTED: tuple("abcdefghij")}
 """Of the records there; of each the last must be there in the end."""
 START_S: Final = 60.0
 HEAL_S: Final = 120.0
@@ -168,12 +168,16 @@ class Simulation:
                 self.history,
                 transactional_id=transactional_id,
                 transaction_version=profile.transaction_version,
+                keys=KEYS,
             )
             for name, transactional_id in profile.transactional_producers
         ]
         self._producing = [
-            cluster.spawn(producer.run(self.places, pause_s=profile.request_pause_s))
-            for producer in (*producers, *transactional)
+            cluster.spawn(producer.run(self.places, pause_s=profile.request_pause_s)) for producer in producers
+        ]
+        in_transactions = [*self.places, COMPACTED] if profile.compacts else self.places
+        self._producing += [
+            cluster.spawn(producer.run(in_transactions, pause_s=profile.request_pause_s)) for producer in transactional
         ]
         self._producing += [
             cluster.spawn(self._transformer(number).run([COPIES], pause_s=profile.request_pause_s))

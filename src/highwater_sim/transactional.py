@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from highwater.broker.peer import PeerGone
@@ -23,7 +24,7 @@ from highwater_sim.client import PAUSE_S, TRANSACTION, check
 from highwater_sim.producer import Producer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from highwater_history.history import History, Place
     from highwater_sim.cluster import Cluster
@@ -52,9 +53,16 @@ class TransactionalProducer(Producer):
     """One transaction after the other; whatever goes wrong, it begins anew with a new epoch."""
 
     def __init__(
-        self, cluster: Cluster, name: str, history: History, *, transactional_id: str, transaction_version: int = 1
+        self,
+        cluster: Cluster,
+        name: str,
+        history: History,
+        *,
+        transactional_id: str,
+        transaction_version: int = 1,
+        keys: Mapping[Place, Sequence[str]] = MappingProxyType({}),
     ) -> None:
-        super().__init__(cluster, name, history, acks=ALL, is_idempotent=True)
+        super().__init__(cluster, name, history, acks=ALL, is_idempotent=True, keys=keys)
         self.transactional_id = transactional_id
         self.transaction_version = transaction_version
         self.produce_version = PRODUCE_VERSIONS[transaction_version]

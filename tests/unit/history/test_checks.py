@@ -1,5 +1,7 @@
 """Each checker sees what it is for, in the smallest history that shows it."""
 
+from dataclasses import replace
+
 import pytest
 
 from highwater_history.checks import check
@@ -53,6 +55,16 @@ def test_a_write_that_was_to_be_deleted_may_be_gone_and_no_other() -> None:
     assert found(sent(1, 0), sent(2, 1), trim, drained((1, "p.2"))) == set()
     assert found(sent(1, 0), sent(2, 1), trim, drained((0, "p.1"), (1, "p.2"))) == set()
     assert found(sent(1, 0), sent(2, 1), trim, drained()) == {"lost-write"}
+
+
+def test_a_write_may_give_way_to_a_later_one_of_its_key_and_to_no_other() -> None:
+    older, newer, other = (replace(sent(number, number), key=key) for number, key in ((0, "a"), (1, "a"), (2, "b")))
+    assert found(older, newer, other, drained((1, "p.1"), (2, "p.2"))) == set()
+    assert found(older, newer, other, drained((0, "p.0"), (2, "p.2"))) == {"lost-write"}
+    assert found(older, newer, other, drained((1, "p.1"))) == {"lost-write"}
+    aborted = replace(sent(1, 1, transaction="x"), key="a")
+    abort = Transaction("p", 0.5, "x", wanted="abort", asked_at=2.0, outcome="ok", done_at=3.0)
+    assert found(older, abort, aborted, drained((1, "p.1"), committed=[])) == {"lost-write"}
 
 
 def test_an_acknowledged_write_that_is_elsewhere() -> None:
