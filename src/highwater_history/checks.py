@@ -345,9 +345,14 @@ def _is_kept(send: Send) -> bool:
 
 
 def _may_be_gone(facts: Facts, send: Send) -> bool:
-    """Return whether it was to be deleted, or a later record of its key has taken its place."""
-    is_trimmed = send.place in facts.trimmed and send.offset < facts.trimmed[send.place]
-    return is_trimmed or (send.key is not None and send.offset < facts.latest.get((send.place, send.key), -1))
+    """Return whether it was to be deleted, or may have been by a compaction: then a later record has taken its place."""
+    if send.place in facts.trimmed and send.offset < facts.trimmed[send.place]:
+        return True
+    if send.key is None:
+        return False
+    if send.transaction is not None and not _is_committed(facts.transactions[send.transaction]):
+        return True
+    return send.offset < facts.latest.get((send.place, send.key), -1)
 
 
 def _is_sent_anew(facts: Facts, value: str) -> bool:

@@ -65,6 +65,7 @@ def test_a_write_may_give_way_to_a_later_one_of_its_key_and_to_no_other() -> Non
     aborted = replace(sent(1, 1, transaction="x"), key="a")
     abort = Transaction("p", 0.5, "x", wanted="abort", asked_at=2.0, outcome="ok", done_at=3.0)
     assert found(older, abort, aborted, drained((1, "p.1"), committed=[])) == {"lost-write"}
+    assert found(older, abort, aborted, drained((0, "p.0"))) == set(), "nobody misses what was aborted"
 
 
 def test_an_acknowledged_write_that_is_elsewhere() -> None:
