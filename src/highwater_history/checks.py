@@ -345,7 +345,7 @@ def _is_kept(send: Send) -> bool:
 
 
 def _may_be_gone(facts: Facts, send: Send) -> bool:
-    """Return whether it was to be deleted, or may have been by a compaction: then a later record has taken its place."""
+    """Return whether it was to be deleted, or may have given way to a later record of its key."""
     if send.place in facts.trimmed and send.offset < facts.trimmed[send.place]:
         return True
     if send.key is None:
