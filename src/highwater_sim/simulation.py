@@ -154,6 +154,16 @@ class Simulation:
         self._finish(cluster.spawn(self._make_topics()), START_S, "cluster-starts")
 
     def _be_faulty(self) -> None:
+        self._begin_writing()
+        self._begin_reading()
+        changing = self._begin_changing()
+        self.faults.start()
+        self.cluster.scheduler.run_until(self.cluster.scheduler.now + self.profile.seconds)
+        self.faults.stop()
+        for task in changing:
+            task.cancel()
+
+    def _begin_writing(self) -> None:
         cluster, profile = self.cluster, self.profile
         producers = (
             Producer(cluster, "all", self.history, acks=ALL),
@@ -183,6 +193,9 @@ class Simulation:
             cluster.spawn(self._transformer(number).run([COPIES], pause_s=profile.request_pause_s))
             for number in range(profile.transformers)
         ]
+
+    def _begin_reading(self) -> None:
+        cluster, profile = self.cluster, self.profile
         self._consuming = [
             cluster.spawn(Consumer(cluster, "reader", self.history).run(self.places)),
             cluster.spawn(Consumer(cluster, "careful", self.history, only_committed=True).run(self.places)),
@@ -210,6 +223,10 @@ class Simulation:
                 )
                 for machine, only_committed in zip(cluster.machines, (False, True, True), strict=True)
             ]
+
+    def _begin_changing(self) -> list[asyncio.Task[None]]:
+        """Begin what is over with the faults, and what writes to the topics that are changed."""
+        cluster, profile = self.cluster, self.profile
         changing = []
         if profile.has_administrator:
             administrator = Administrator(cluster, "admin", self.history)
@@ -234,11 +251,7 @@ class Simulation:
             changing.append(cluster.spawn(mover.run(self.places, pause_s=1.0)))
         if profile.grows:
             changing.append(cluster.spawn(self._grow(Administrator(cluster, "grower", self.history))))
-        self.faults.start()
-        cluster.scheduler.run_until(cluster.scheduler.now + profile.seconds)
-        self.faults.stop()
-        for task in changing:
-            task.cancel()
+        return changing
 
     async def _grow(self, administrator: Administrator) -> None:
         """Add partitions to a topic, each of which is written and read from then on."""
