@@ -423,6 +423,8 @@ class Faults:
             machine.disk.fails_with, machine.disk.fails_in = number, where.strip("/")
 
         def repair() -> None:
+            if not self._is_running:
+                return  # It was repaired with everything else.
             self._note(f"the disk of {machine.name} works again, and it is started anew")
             machine.disk.fails_with = machine.disk.capacity_bytes = None
             machine.kill()

@@ -476,7 +476,7 @@ class Partition:
                 self._appends.unflushed[self] = None
         before, self.high_watermark = (
             self.high_watermark,
-            followers_high_watermark(Offset(log.log_end_offset), high_watermark),
+            followers_high_watermark(Offset(log.log_start_offset), Offset(log.log_end_offset), high_watermark),
         )
         self.is_caught_up = log.log_end_offset >= high_watermark
         if self.followers_of_data and self.high_watermark > before:

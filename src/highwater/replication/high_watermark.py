@@ -16,10 +16,11 @@ def leaders_high_watermark(current: Offset, end_offsets: Iterable[Offset]) -> Of
     return max(current, min(end_offsets))
 
 
-def followers_high_watermark(own_end: Offset, leaders: Offset) -> Offset:
+def followers_high_watermark(own_start: Offset, own_end: Offset, leaders: Offset) -> Offset:
     """Return how far a follower knows its log to be committed: a fetch later than the leader does.
 
     It may fall when a new leader has not yet learnt how far its predecessor was. Nothing is decided by a follower's
-    watermark: truncation goes by epochs, so a late one costs nothing.
+    watermark: truncation goes by epochs, so a late one costs nothing. But what we have deleted had been committed, even
+    if a leader that lost its power has it again.
     """
-    return min(own_end, leaders)
+    return max(own_start, min(own_end, leaders))

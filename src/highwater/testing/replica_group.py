@@ -238,7 +238,7 @@ class ReplicaGroup:
             return
         for record in answer.records:
             replica.append(record)
-        replica.high_watermark = followers_high_watermark(replica.end_offset, answer.high_watermark)
+        replica.high_watermark = followers_high_watermark(Offset(0), replica.end_offset, answer.high_watermark)
 
     def catch_up(self, name: str) -> None:
         """Let a follower fetch until its log is the leader's."""

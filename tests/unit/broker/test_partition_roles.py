@@ -188,6 +188,22 @@ async def test_who_leads_before_its_last_records_were_on_the_disk_syncs_them_and
     assert two.partition.high_watermark == 1
 
 
+async def test_what_a_follower_has_deleted_was_committed_whatever_its_leader_knows(replica: MakeReplica) -> None:
+    """All lost their power, and the leader what it knew of deletions and of its watermark; the follower did not."""
+    one, two = replica(ONE), replica(TWO)
+    one.lead()
+    two.follow(ONE)
+    for value in (b"a", b"b", b"c"):
+        one.write(value)
+    two.catch_up(one)
+    two.partition.log.delete_records_before(2)
+    two.fetch(one)
+    assert one.partition.high_watermark == 0
+    assert two.partition.high_watermark == 2
+    two.lead(1, isr=(TWO,))
+    assert two.partition.high_watermark >= two.partition.log.log_start_offset
+
+
 async def test_too_few_in_sync_are_told_before_the_append_and_after_it(replica: MakeReplica) -> None:
     """C11: with ISR smaller than min.insync.replicas, NOT_ENOUGH_REPLICAS before, ..._AFTER_APPEND after."""
     one, two = replica(ONE), replica(TWO)
