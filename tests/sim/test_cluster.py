@@ -49,10 +49,13 @@ from highwater.protocol.messages.produce import (
 )
 from highwater.protocol.records.record import build_batch, numbered
 from highwater.protocol.schema import Message
+from highwater_history.history import History, Place, Poll
+from highwater_sim import nearby_consumer
 from highwater_sim.agreement import disagreements
 from highwater_sim.cluster import Cluster
 from highwater_sim.coordination import STORE_HOST
 from highwater_sim.machine import DATA, PORT, Machine
+from highwater_sim.nearby_consumer import NearbyConsumer
 from highwater_sim.rest import unrest
 from highwater_sim.simulation import without_collector
 
@@ -381,6 +384,24 @@ def test_what_was_written_is_still_there_after_all_have_lost_their_power(cluster
     for machine in cluster.machines:
         assert machine.node is not None
         assert {str(partition.name) for partition in machine.node.partitions} == {"t-0", "t-1"}
+
+
+def test_a_consumer_is_sent_to_the_replica_in_its_rack_and_reads_there() -> None:
+    """Otherwise seeds in which consumers read nearby would show nothing of it."""
+    cluster = Cluster(seed=7, settings=nearby_consumer.SETTINGS)
+    with without_collector(cluster.dispose):
+        cluster.start()
+        cluster.scheduler.run_until(2.0)
+        assert finished(cluster, create(controller(cluster), "t")) == ErrorCode.NONE
+        readers = [NearbyConsumer(cluster, f"at-{one.name}", History(), rack=one.name) for one in cluster.machines]
+        for reader in readers:
+            cluster.spawn(reader.run([Place("t", 0)]))
+        cluster.scheduler.run_until(cluster.scheduler.now + 1.0)
+        assert finished(cluster, produce(cluster, "t", 0)) == ErrorCode.NONE
+        cluster.scheduler.run_until(cluster.scheduler.now + 2.0)
+        seen = [[poll.records for poll in reader.history.steps if isinstance(poll, Poll)] for reader in readers]
+        assert seen == [[[(0, "old")]]] * 3
+        assert sorted(reader.read_nearby for reader in readers) == [0, 1, 1], "one is in the leader's rack"
 
 
 def test_who_leads_before_its_last_records_were_on_the_disk_comes_to_rest(scene: Callable[..., Any]) -> None:
