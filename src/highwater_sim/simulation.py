@@ -62,8 +62,9 @@ KEYS: Final = {COMPACTED: tuple("abcdefghij")}
 START_S: Final = 60.0
 HEAL_S: Final = 120.0
 DRAIN_S: Final = 120.0
-SETTLE_S: Final = 10.0
-"""How long clients are gone before everything is read: transactions that they left open have timed out twice over."""
+SETTLE_S: Final = 15.0
+"""How long clients are gone before everything is read: transactions that they left open have timed out by the clocks of
+two coordinators, one after the other."""
 REST_S: Final = 1.0
 """Whatever is under way then, because a leader changes or a timeout has come, has gone on after that."""
 CALM_EPOCHS: Final = 2

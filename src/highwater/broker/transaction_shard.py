@@ -36,6 +36,7 @@ class LoadedTransactions:
     """
 
     __slots__ = (
+        "_deadlines",
         "_deletions",
         "_loop",
         "_markers",
@@ -66,6 +67,7 @@ class LoadedTransactions:
         self._markers = markers
         self._deletions = deletions
         self._metrics = metrics
+        self._deadlines = timeouts.Deadlines()
         self._senders: dict[str, MarkerSender] = {}
         self._waiting: dict[str, Callable[[], None]] = {}
         """Who wants to know when the transaction of an id is complete: one for each id, for there is one gate."""
@@ -137,7 +139,8 @@ class LoadedTransactions:
 
     def abort_timed_out(self) -> None:
         """Abort what has been open for too long, and fence its producers."""
-        for aborted in timeouts.timed_out(self.core, now_ms=self._wall_ms()):
+        steady_ms = self._loop.time() * 1000
+        for aborted in self._deadlines.timed_out(self.core, now_ms=self._wall_ms(), steady_ms=steady_ms):
             events.info("transaction_timed_out", id=aborted.transactional_id, timeout_ms=aborted.timeout_ms)
             self._metrics.timed_out.value += 1
             self._write(aborted)

@@ -24,6 +24,9 @@ class Coordinator:
         self.shard = TransactionShard(TransactionSettings())
         self.log: list[tuple[bytes, bytes | None]] = []
         self.now_ms = 1_000
+        self.deadlines = timeouts.Deadlines()
+        self.clock_error_ms = 0
+        """How far the wall clock has jumped."""
         self._fresh_ids = count(100)
 
     @property
@@ -69,7 +72,9 @@ class Coordinator:
         return self.write(self.shard.transactions[name].completed(now_ms=self.now_ms))
 
     def abort_timed_out(self) -> list[Transaction]:
-        return [self.write(transaction) for transaction in timeouts.timed_out(self.shard, now_ms=self.now_ms)]
+        wall_ms = self.now_ms + self.clock_error_ms
+        late = self.deadlines.timed_out(self.shard, now_ms=wall_ms, steady_ms=self.now_ms)
+        return [self.write(transaction) for transaction in late]
 
     def set_epoch(self, epoch: int) -> Producer:
         """Give the producer of `tea` an epoch, as if it had come so far by itself."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 LEAVES = TopicPartition("leaves", 0)
 WATER = TopicPartition("water", 3)
 DAY_MS = 24 * 3_600_000
+TIMEOUT_MS = 60_000
 
 
 def refusal_of_end(coordinator: Coordinator, producer: Producer, *, commits: bool, raises_epoch: bool) -> ErrorCode:
@@ -277,6 +278,44 @@ def test_a_transaction_past_its_timeout_is_aborted_and_its_producer_fenced(coord
     assert (aborted.state, aborted.producer.epoch) == (State.PREPARE_ABORT, producer.epoch + 1)
     coordinator.complete()
     assert refusal_of_end(coordinator, producer, commits=True, raises_epoch=False) is ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("error_ms", [-DAY_MS, DAY_MS])
+def test_a_clock_that_jumps_neither_keeps_a_transaction_open_nor_ends_it(
+    coordinator: Coordinator, error_ms: int
+) -> None:
+    producer = coordinator.init()
+    coordinator.add(producer, LEAVES)
+    assert coordinator.abort_timed_out() == []
+    coordinator.clock_error_ms = error_ms
+    coordinator.now_ms += TIMEOUT_MS
+    assert coordinator.abort_timed_out() == []
+    coordinator.now_ms += 1
+    assert len(coordinator.abort_timed_out()) == 1
+
+
+def test_a_transaction_that_began_by_a_clock_that_was_ahead_is_aborted_within_its_timeout_all_the_same(
+    coordinator: Coordinator,
+) -> None:
+    producer = coordinator.init()
+    coordinator.add(producer, LEAVES)
+    coordinator.clock_error_ms = -DAY_MS  # of the broker that coordinates it now
+    assert coordinator.abort_timed_out() == []
+    coordinator.now_ms += TIMEOUT_MS
+    assert coordinator.abort_timed_out() == []
+    coordinator.now_ms += 1
+    assert len(coordinator.abort_timed_out()) == 1
+
+
+def test_the_next_transaction_of_a_producer_has_its_whole_timeout(coordinator: Coordinator) -> None:
+    producer = coordinator.init()
+    for _ in range(3):
+        coordinator.add(producer, LEAVES)
+        coordinator.now_ms += TIMEOUT_MS - 1
+        assert coordinator.abort_timed_out() == []
+        coordinator.end(producer, commits=True)
+        coordinator.complete()
+        coordinator.now_ms += 1
 
 
 @pytest.mark.parametrize(
