@@ -194,6 +194,23 @@ def test_a_replica_that_should_go_is_not_told_to_follow_the_next_leader_instead(
     assert {str(partition.name) for partition in there.partitions} == {"t-1"}
 
 
+def test_a_broker_that_is_about_to_leave_is_not_called_in_sync_again_and_again(scene: Callable[..., Any]) -> None:
+    """It may have to wait for others before it goes: here, until all know who leads."""
+    on_stage = scene()
+    on_stage.wait_for(on_stage.all_in_sync)
+    leaving = on_stage.cluster.machine(controller(on_stage.cluster))
+    other = next(machine for machine in on_stage.followers if machine is not leaving)
+    on_stage.cluster.network.block(leaving.name, other.name)
+    before = on_stage.state.leader_epoch
+    leaving.stop()
+    on_stage.pass_time(5.0)
+    assert leaving.is_up, "it still waits"
+    assert leaving.broker_id not in on_stage.state.isr
+    assert on_stage.state.leader_epoch <= before + 2
+    sent = on_stage.write_for_sure()
+    assert sent.done_at - sent.at < 1.0, "nobody waits for who does not fetch"
+
+
 def test_what_an_administrator_asked_for_is_done_even_if_it_hangs_up(cluster: Cluster) -> None:
     """A leader that is written down and told to nobody would lead nothing, and nobody would look at it again."""
 

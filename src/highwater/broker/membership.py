@@ -104,6 +104,7 @@ class Membership:
         """Let others lead what we lead, as far as they can, and be a member no more."""
         self._is_leaving = True
         if moves_leaders:
+            self._roles.is_leaving = True
             try:
                 async with asyncio.timeout(_HAND_OVER_S if self._is_connected else _CUT_OFF_HAND_OVER_S):
                     await self._hand_over()

@@ -111,7 +111,9 @@ class Replicas:
         partition.lead(role.leader_epoch, replicas=role.replicas, isr=role.isr, isr_version=role.state_version)
         self._partitions.role_changed(partition)
 
-    def become_follower(self, name: TopicPartition, role: PartitionRole, settings: TopicSettings) -> None:
+    def become_follower(
+        self, name: TopicPartition, role: PartitionRole, settings: TopicSettings, *, fetches: bool = True
+    ) -> None:
         """Follow `role.leader` from `role.leader_epoch` on; with NO_BROKER, wait. Raises StorageError."""
         was_open = self.is_served(name)
         partition = self._opened(name, role.topic_id, settings, is_new=role.is_new)
@@ -119,10 +121,10 @@ class Replicas:
             partition.doubt_watermark()
         partition.follow(role.leader, role.leader_epoch, replicas=role.replicas)
         self._partitions.role_changed(partition)
-        if role.leader == NO_BROKER:
-            self._fetchers.leave(name)
-        else:
+        if role.leader != NO_BROKER and fetches:
             self._fetchers.follow(partition)
+        else:
+            self._fetchers.leave(name)
 
     def stop_replica(self, name: TopicPartition, *, delete: bool) -> None:
         """Neither lead nor follow a partition any more, and delete its data if asked to."""

@@ -65,8 +65,10 @@ class Replicas(Protocol):
     def become_leader(self, name: TopicPartition, role: PartitionRole, settings: TopicSettings) -> None:
         """Lead a partition."""
 
-    def become_follower(self, name: TopicPartition, role: PartitionRole, settings: TopicSettings) -> None:
-        """Follow a partition's leader."""
+    def become_follower(
+        self, name: TopicPartition, role: PartitionRole, settings: TopicSettings, *, fetches: bool
+    ) -> None:
+        """Follow a partition's leader, and fetch from it or only know who it is."""
 
     def is_served(self, name: TopicPartition) -> bool:
         """Return whether a partition is led or followed; its disk may have failed since we were told to."""
@@ -108,6 +110,8 @@ class Roles:
         """Set once a controller has told us about the cluster."""
         self.registration = NOT_REGISTERED
         """The number of our registration; the controller says which it speaks to."""
+        self.is_leaving = False
+        """Then nothing is fetched that we are not in sync with: see `_take`."""
 
     def forget(self) -> None:
         """Lead nothing: our session has ended, others may lead by now. The next controller tells us everything again.
@@ -221,7 +225,9 @@ class Roles:
             if role.leader == self._broker_id:
                 self._replicas.become_leader(name, role, settings)
             else:
-                self._replicas.become_follower(name, role, settings)
+                # Whoever leaves and fetches on is called in sync by the leader, then not by the controller, and so on.
+                fetches = not self.is_leaving or self._broker_id in role.isr
+                self._replicas.become_follower(name, role, settings, fetches=fetches)
         except KafkaError as error:
             events.error("role_not_taken", partition=name, leader=role.leader, reason=str(error))
             self._followed.pop(name, None)

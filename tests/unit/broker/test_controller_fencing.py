@@ -50,9 +50,11 @@ class RememberedReplicas:
         assert settings is not None
         self.told.append((f"lead {name}", role.leader, role.leader_epoch))
 
-    def become_follower(self, name: TopicPartition, role: PartitionRole, settings: TopicSettings) -> None:
+    def become_follower(
+        self, name: TopicPartition, role: PartitionRole, settings: TopicSettings, *, fetches: bool
+    ) -> None:
         assert settings is not None
-        self.told.append((f"follow {name}", role.leader, role.leader_epoch))
+        self.told.append((f"{'follow' if fetches else 'know the leader of'} {name}", role.leader, role.leader_epoch))
 
     def is_served(self, name: TopicPartition) -> bool:
         return any(word.endswith(f" {name}") for word, _, _ in self.told)
