@@ -29,6 +29,7 @@ from benchmarks import (
     transactions,
 )
 from benchmarks.awake import processors_awake
+from benchmarks.backed import memory_backed
 from benchmarks.brokers import ROOT, ApacheKafka, Broker, Highwater
 from benchmarks.clusters import ApacheKafkaCluster, HighwaterCluster
 from benchmarks.measuring import Arena, ArenaT, ClusterArena, Effort, Line, Metric
@@ -95,7 +96,8 @@ def main(arguments: Sequence[str]) -> int:
         return not options.only or line.name in options.only
 
     OUTPUT.mkdir(exist_ok=True)
-    with processors_awake(), tempfile.TemporaryDirectory(prefix="data-", dir=OUTPUT) as scratch:
+    say("touching the memory that is free")
+    with processors_awake(), memory_backed(), tempfile.TemporaryDirectory(prefix="data-", dir=OUTPUT) as scratch:
         if lines := [line for line in LINES if is_asked_for(line)]:
             run_on_brokers(lines, effort, Path(scratch), results)
         if cluster_lines := [line for line in CLUSTER_LINES if is_asked_for(line)]:
