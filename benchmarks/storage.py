@@ -297,10 +297,11 @@ class ColdReader:
                 answer = client.call(fetch_request("cold", offset, max_bytes=1 << 20, max_wait_ms=0), FetchResponse, 11)
                 view = answer.responses[0].partitions[0].records
                 assert isinstance(view, memoryview)
-                ends = [header.next_offset for _, header in iter_batches(view)]
-                if ends:
-                    offset = ends[-1]
-                else:
+                before = offset
+                for _, header in iter_batches(view):
+                    offset = header.next_offset
+                    os.sched_yield()
+                if offset == before:
                     offset = 0
                     forget_pages(self._broker.directory / "data" / "cold-0")
 

@@ -12,7 +12,8 @@ from highwater.storage.files import File
 LOOKUP_CHUNK_BYTES: Final = 8 * 1024
 """Two index intervals: one read usually finds what the index pointed near to."""
 
-SCAN_CHUNK_BYTES: Final = 1024 * 1024
+SCAN_CHUNK_BYTES: Final = 64 * 1024
+"""Many kernels do not stop in the midst of a read: who wants the processor has to wait for all of it."""
 
 
 _SPAN: Final = Struct(">qi4xb6xi")

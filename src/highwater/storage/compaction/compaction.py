@@ -24,7 +24,8 @@ from highwater.storage.files import Files
 from highwater.storage.segment import BatchSummary, Segment
 from highwater.storage.txn_index import TransactionIndex
 
-_WRITE_BYTES: Final = 1024 * 1024
+_WRITE_BYTES: Final = 64 * 1024
+"""A megabyte at once kept a processor from the broker for 2 ms: many kernels do not stop in the midst of a write."""
 
 Pace: TypeAlias = Callable[[int], None]
 """Told how many bytes were read or written; it waits, to keep to `log.cleaner.io.max.bytes.per.second`."""

@@ -1,11 +1,12 @@
 """The process that compacts: a job in, groups out, one at a time."""
 
 import io
+import os
 import pickle
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,8 @@ def bench(tmp_path: Path) -> LogBench:
     return bench
 
 
-def a_plan(bench: LogBench) -> CompactionPlan:
-    return bench.log.plan_compaction(high_watermark=20, now_ms=NOW_MS, memory_bytes=100_000)
+def a_plan(bench: LogBench, batches: int = 20) -> CompactionPlan:
+    return bench.log.plan_compaction(high_watermark=batches, now_ms=NOW_MS, memory_bytes=100_000)
 
 
 def reports(data: bytes) -> Iterator[Report]:
@@ -39,9 +40,9 @@ def reports(data: bytes) -> Iterator[Report]:
         yield pickle.loads(stream.read(LENGTH.unpack(head)[0]))
 
 
-def run(bench: LogBench, answers: bytes) -> list[Report]:
+def run(bench: LogBench, answers: bytes = GO_ON * 100, *, batches: int = 20) -> list[Report]:
     outgoing = io.BytesIO()
-    incoming = io.BytesIO(encode(Job(a_plan(bench), UNLIMITED)) + answers)
+    incoming = io.BytesIO(encode(Job(a_plan(bench, batches), UNLIMITED)) + answers)
     worker.carry_out(worker.read_job(incoming), incoming, outgoing)
     return list(reports(outgoing.getvalue()))
 
@@ -78,6 +79,31 @@ def test_it_says_why_it_cannot(bench: LogBench) -> None:
     assert "checksum" in failed.reason
 
 
+def test_it_keeps_the_processor_only_for_moments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many kernels do not stop in the midst of a system call, and whoever wants the processor waits for its end."""
+    bench = LogBench(tmp_path / "t-0", LogConfig(compact=True, segment_bytes=1_000_000))
+    for number in range(150):
+        bench.append(a_batch(bytes(10_000), keys=[b"k%d" % (number % 70)]))
+    sizes: list[int] = []
+    read, write = os.pread, os.pwritev
+
+    def counted_read(file: int, size: int, at: int) -> bytes:
+        sizes.append(size)
+        return read(file, size, at)
+
+    def counted_write(file: int, parts: Sequence[bytes], at: int) -> int:
+        sizes.append(sum(map(len, parts)))
+        return write(file, parts, at)
+
+    monkeypatch.setattr(os, "pread", counted_read)
+    monkeypatch.setattr(os, "pwritev", counted_write)
+    finished = run(bench, batches=150)[-1]
+    assert isinstance(finished, Finished)
+    assert finished.records_read > 90
+    assert sum(sizes) > 2_000_000, "it was read twice, and what stays was written"
+    assert max(sizes) < 80_000
+
+
 def test_the_pace_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
@@ -86,3 +112,18 @@ def test_the_pace_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(100):
         pacer(100)
     assert clock[0] - 100 == pytest.approx(10, abs=1)
+
+
+@pytest.mark.parametrize("gives_way", [True, False])
+def test_who_gives_way_asks_now_and_then_whether_somebody_waits(
+    monkeypatch: pytest.MonkeyPatch, *, gives_way: bool
+) -> None:
+    clock = [100.0]
+    asked_at: list[float] = []
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(os, "sched_yield", lambda: asked_at.append(clock[0]))
+    pacer = Pacer(UNLIMITED, gives_way=gives_way)
+    for _ in range(1000):
+        clock[0] += 0.0001  # for a batch
+        pacer(16_384)
+    assert len(asked_at) == pytest.approx(400 if gives_way else 0, abs=100)
