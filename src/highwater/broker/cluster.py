@@ -40,7 +40,17 @@ class LiveBroker:
 class Cluster:
     """What this broker knows of the others, and of itself as the others see it."""
 
-    __slots__ = ("_departed", "brokers", "controller_epoch", "controller_id", "id", "is_known", "me", "seem_gone")
+    __slots__ = (
+        "_departed",
+        "brokers",
+        "controller_epoch",
+        "controller_id",
+        "id",
+        "is_known",
+        "me",
+        "on_gone",
+        "seem_gone",
+    )
 
     def __init__(
         self,
@@ -58,6 +68,8 @@ class Cluster:
         self.brokers = {broker.id: broker for broker in brokers}
         self.seem_gone: set[BrokerId] = set()
         """Brokers that hung up and at whose address nobody listens, as we found out ourselves."""
+        self.on_gone: list[Callable[[BrokerId], None]] = []
+        """Called for each broker that was alive and is no more."""
         self._departed: dict[BrokerId, tuple[LiveBroker, float]] = {}
         self.is_known = asyncio.Event()
         """Set from the moment on at which we know who is alive; clients that ask before have to wait for it."""
@@ -73,6 +85,9 @@ class Cluster:
         self._departed = {
             broker: left for broker, left in (departed | self._departed).items() if broker not in self.brokers
         }
+        for broker in sorted(before.keys() - self.brokers.keys()):
+            for call in self.on_gone:
+                call(broker)
 
     def reached_by(self, listener: str) -> list[tuple[LiveBroker, ListenerAddress]]:
         """Return the brokers that have this listener, and where, in the order of their ids."""

@@ -53,6 +53,8 @@ class Peer:
         self._timeout_s = timeout_s
         self._link: _Link | None = None
         self._connecting = asyncio.Lock()
+        self._attempt: asyncio.Timeout | None = None
+        """To connect, while it is under way."""
         self._is_closed = False
         self.on_broken: Callable[[], None] | None = None
         """Called when an open connection breaks: the first sign that the other broker's process has ended."""
@@ -79,6 +81,8 @@ class Peer:
         """Hang up; who waits for an answer gets PeerGone."""
         self._is_closed = True
         self.on_broken = None
+        if self._attempt is not None and not self._attempt.expired():
+            self._attempt.reschedule(0.0)
         if self._link is not None:
             self._link.close()
 
@@ -90,7 +94,7 @@ class Peer:
                 raise PeerGone(f"the connection to {self.address.host}:{self.address.port} was closed")
             loop = asyncio.get_running_loop()
             try:
-                async with asyncio.timeout(self._timeout_s):
+                async with asyncio.timeout(self._timeout_s) as self._attempt:
                     _, self._link = await loop.create_connection(
                         lambda: _Link(self._broken), self.address.host, self.address.port
                     )
@@ -100,6 +104,8 @@ class Peer:
                 raise PeerSilent(f"{self.address.host}:{self.address.port} does not answer") from error
             except OSError as error:
                 raise PeerGone(f"{self.address.host}:{self.address.port} cannot be reached: {error}") from error
+            finally:
+                self._attempt = None
             return self._link
 
     def _broken(self) -> None:

@@ -75,6 +75,21 @@ async def test_a_port_nobody_listens_on_is_told_apart() -> None:
         await peer.connect()
 
 
+async def test_who_is_closed_does_not_wait_for_a_connection_any_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without power refuses nothing."""
+
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", never)
+    peer = Peer(ListenerAddress("127.0.0.1", 9), client_id="broker-1", timeout_s=3600)
+    asking = asyncio.create_task(_ask(peer, 1))
+    await asyncio.sleep(0.01)
+    peer.close()
+    with pytest.raises(PeerGone):
+        await asyncio.wait_for(asking, 5)
+
+
 async def test_a_closed_peer_stays_closed() -> None:
     async with server(_answer_in_reverse) as peer:
         await peer.connect()
