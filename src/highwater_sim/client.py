@@ -116,6 +116,11 @@ class Client:
             raise PeerGone(f"nobody leads {place}")
         return leader
 
+    def know_epoch(self, place: Place, epoch: int) -> None:
+        """Take no older news of a partition: somebody has read what was written in this epoch (KIP-320)."""
+        if epoch > self.leaders.get(place, (-1, -1))[1]:
+            self.leaders[place] = -1, epoch
+
     def forget_leader(self, place: Place) -> None:
         """Ask anew before the next request; the epoch stays known, so that older news is not taken."""
         if place in self.leaders:

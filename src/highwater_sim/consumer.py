@@ -31,6 +31,8 @@ class Fetched:
     def __init__(self, data: PartitionData, position: int, *, only_committed: bool) -> None:
         self.records: list[tuple[int, str]] = []
         self.position = position
+        self.leader_epoch = -1
+        """Of the last batch; -1 if there is none."""
         self.high_watermark = data.high_watermark
         self.last_stable_offset = data.last_stable_offset
         aborted = sorted((one.first_offset, one.producer_id) for one in data.aborted_transactions or ())
@@ -53,6 +55,7 @@ class Fetched:
                     (record.offset, (record.value or b"").decode()) for record in records if record.offset >= position
                 ]
             self.position = max(self.position, header.next_offset)
+            self.leader_epoch = header.leader_epoch
 
 
 class Consumer(Client):

@@ -54,6 +54,9 @@ class GroupMember(Consumer):
         self._member_id = ""
         self._generation = -1
         self._coordinator = -1
+        self._read_epochs: dict[Place, int] = {}
+        """The leader epoch of what was read last, committed with the offset: who goes on from there knows of no older
+        leader, as real clients do (KIP-320)."""
 
     async def run_as_member(self) -> None:
         """Join and read, again and again."""
@@ -135,6 +138,8 @@ class GroupMember(Consumer):
                 check(told.error_code)
                 place = Place(topic.name, told.partition_index)
                 positions[place] = max(0, told.committed_offset)
+                self._read_epochs[place] = told.committed_leader_epoch
+                self.know_epoch(place, told.committed_leader_epoch)
                 self.history.add(Position(self.name, asked_at, self._group, place, told.committed_offset, self.now))
         return positions
 
@@ -169,13 +174,18 @@ class GroupMember(Consumer):
         if fetched.records:
             self.seen(place, positions[place], fetched, group=self._group)
         positions[place] = fetched.position
+        if fetched.leader_epoch >= 0:
+            self._read_epochs[place] = fetched.leader_epoch
 
     async def _commit(self, positions: dict[Place, int]) -> None:
         for place, offset in positions.items():
             commit = Commit(self.name, self.now, self._group, place, offset)
             self.history.add(commit)
             partition = OffsetCommitRequestPartition(
-                partition_index=place.partition, committed_offset=offset, committed_metadata=""
+                partition_index=place.partition,
+                committed_offset=offset,
+                committed_leader_epoch=self._read_epochs.get(place, -1),
+                committed_metadata="",
             )
             request = OffsetCommitRequest(
                 group_id=self._group,
