@@ -393,8 +393,11 @@ class Faults:
         self._note(f"stop {machine.name}")
         self._waits_for_health = True
         machine.stop()
+        starts = machine.starts
 
         def damage() -> None:
+            if machine.starts != starts:
+                return  # Somebody else had it started; it may have gone on since, and need not be well any more.
             if machine.is_up:
                 self._later(0.2, 0.5, damage)
             else:

@@ -75,6 +75,8 @@ class Machine:
         self._main: asyncio.Task[None] | None = None
         self.node: Node | None = None
         self.loop: SimLoop | None = None
+        self.starts = 0
+        """How often a broker was started on it."""
         self.is_serving = False
         self.is_doomed = False
         """Whether it dies before one of the next changes of its disk."""
@@ -104,6 +106,7 @@ class Machine:
     def start(self) -> None:
         """Start a broker with what is on the disk."""
         assert self.loop is None, "one broker at a time"
+        self.starts += 1
         if not self.host.has_power:
             self.host.power_returned()
         loop = self.loop = SimLoop(self.scheduler, self.host, self._on_bug)  # type: ignore[abstract]  # it has what is used
