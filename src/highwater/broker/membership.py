@@ -87,7 +87,6 @@ class Membership:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._watched_office: tuple[int, Peer] | None = None
         """The controller's node, by when it was made, and the connection to its process."""
-        self._is_leaving = False
         self._is_connected = True
 
     async def join(self) -> None:
@@ -102,9 +101,8 @@ class Membership:
 
     async def leave(self, *, moves_leaders: bool) -> None:
         """Let others lead what we lead, as far as they can, and be a member no more."""
-        self._is_leaving = True
+        self._roles.is_leaving = True
         if moves_leaders:
-            self._roles.is_leaving = True
             try:
                 async with asyncio.timeout(_HAND_OVER_S if self._is_connected else _CUT_OFF_HAND_OVER_S):
                     await self._hand_over()
@@ -169,7 +167,7 @@ class Membership:
             node = await self._store.read(paths.CONTROLLER)
         except NoNode:
             self._driver.resign()
-            if not self._is_leaving and not self._makes_way():
+            if not self._roles.is_leaving and not self._makes_way():
                 await self._run_for_office()
             return
         controller = records.decode_controller(paths.CONTROLLER, node.data)

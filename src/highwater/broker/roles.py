@@ -111,7 +111,7 @@ class Roles:
         self.registration = NOT_REGISTERED
         """The number of our registration; the controller says which it speaks to."""
         self.is_leaving = False
-        """Then nothing is fetched that we are not in sync with: see `_take`."""
+        """Whether this broker is about to stop: it fetches nothing that it is not in sync with (see `_take`)."""
 
     def forget(self) -> None:
         """Lead nothing: our session has ended, others may lead by now. The next controller tells us everything again.
