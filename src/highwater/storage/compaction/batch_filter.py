@@ -12,19 +12,23 @@ from highwater.protocol.records.compression import Codec, compress
 from highwater.protocol.records.record import assemble, read_payload, read_records, write_payload
 from highwater.protocol.records.spans import RecordSpans, record_spans, select
 from highwater.storage.compaction.aborted_records import AbortedRecords
-from highwater.storage.compaction.offset_map import OffsetMap
+from highwater.storage.compaction.newest_records import NewestRecords
 from highwater.storage.compaction.plan import CompactionPlan
 
 
 class BatchFilter:
     """Decides over batch after batch, in the order of the log."""
 
-    __slots__ = ("_aborted", "_offsets", "_plan", "records_kept", "records_read")
+    __slots__ = ("_aborted", "_end_offset", "_newest", "_plan", "records_kept", "records_read")
 
-    def __init__(self, plan: CompactionPlan, offsets: OffsetMap, aborted: AbortedRecords) -> None:
+    def __init__(
+        self, plan: CompactionPlan, newest: NewestRecords, aborted: AbortedRecords, *, end_offset: int
+    ) -> None:
         self._plan = plan
-        self._offsets = offsets
+        self._newest = newest
         self._aborted = aborted
+        self._end_offset = end_offset
+        """From here on, keys were not looked at."""
         self.records_read = 0
         self.records_kept = 0
 
@@ -64,18 +68,25 @@ class BatchFilter:
     def _keep_records(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
         if self._aborted.holds(header) or header.record_count == 0:
             return None
+        if self._newest.replace_all_of(header.base_offset):
+            return None
+        if header.base_offset >= self._end_offset:
+            self.records_kept += header.record_count
+            return batch
         payload = read_payload(batch, header)
         spans = record_spans(payload, header.record_count)
-        kept = self._offsets.places_of_newest(spans, header.base_offset)
+        if header.last_offset < self._plan.first_dirty_offset:
+            kept = self._newest.places_in_earlier(spans.keys)
+        else:
+            kept = self._newest.places_in_taken(header.base_offset, header.record_count)
         horizon = header.delete_horizon_ms
         if spans.without_value:
             tombstones = set(spans.without_value)
             if horizon is not None and horizon <= self._plan.now_ms:
-                latest_delta = self._offsets.latest_offset - header.base_offset
-                kept = [n for n in kept if n not in tombstones or spans.offset_deltas[n] > latest_delta]
+                kept = [place for place in kept if place not in tombstones]
             elif horizon is None and not tombstones.isdisjoint(kept):
                 self.records_kept += len(kept)
-                return self._with_horizon(header, batch, {spans.offset_deltas[n] for n in kept})
+                return self._with_horizon(header, batch, {spans.offset_deltas[place] for place in kept})
         self.records_kept += len(kept)
         if len(kept) == header.record_count:
             return batch

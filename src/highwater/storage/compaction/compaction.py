@@ -1,34 +1,26 @@
-"""One round of compaction: learn the newest offset of each key, then write what stays, portion by portion.
+"""One round of compaction: find the newest record of each key, then write what stays, portion by portion.
 
 It reads the segments of a plan and writes new ones into a folder of its own; the log is not touched. Whoever owns the
 log puts each portion in place of the segments it was made from (`swap.py`). So this may run in another process.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Final
 
-from crc32c import crc32c
-
-from highwater.protocol.records.batch import CHECKED_FROM, HEADER_BYTES, BatchHeader, Buffer, read_header
-from highwater.protocol.records.record import read_payload
-from highwater.protocol.records.spans import record_spans
-from highwater.storage import batch_scan
+from highwater.protocol.records.batch import HEADER_BYTES, Buffer, read_header
 from highwater.storage.compaction import swap
 from highwater.storage.compaction.aborted_records import AbortedRecords
 from highwater.storage.compaction.batch_filter import BatchFilter
-from highwater.storage.compaction.offset_map import OffsetMap
+from highwater.storage.compaction.newest_search import NewestSearch
 from highwater.storage.compaction.plan import CompactedGroup, CompactionPlan, SealedSegment, grouped
-from highwater.storage.errors import DamagedSegment
+from highwater.storage.compaction.segment_reader import Pace, SegmentReader
 from highwater.storage.files import Files
 from highwater.storage.segment import BatchSummary, Segment
 from highwater.storage.txn_index import TransactionIndex
 
 _WRITE_BYTES: Final = 64 * 1024
 """A megabyte at once kept a processor from the broker for 2 ms: many kernels do not stop in the midst of a write."""
-
-Pace: TypeAlias = Callable[[int], None]
-"""Told how many bytes were read or written; it waits, to keep to `log.cleaner.io.max.bytes.per.second`."""
 
 
 class Compaction:
@@ -38,11 +30,11 @@ class Compaction:
         self._files = files
         self._plan = plan
         self._pace = pace
-        self._offsets = OffsetMap(plan.memory_bytes, latest_offset=plan.first_dirty_offset - 1)
-        self._aborted = self._aborted_records(plan.segments)
-        self._filter = BatchFilter(plan, self._offsets, self._aborted)
-        self.end_offset = self._read_keys()
+        self._reader = SegmentReader(files, plan.folder, pace)
+        newest, self.end_offset = NewestSearch(plan, self._reader, self._aborted_records(plan.dirty_segments)).find()
         """Below, all is compacted when every group is in place: the first dirty offset of the next round."""
+        self._aborted = self._aborted_records(plan.segments)
+        self._filter = BatchFilter(plan, newest, self._aborted, end_offset=self.end_offset)
 
     @property
     def records_read(self) -> int:
@@ -63,34 +55,6 @@ class Compaction:
             index.check()
             aborted.expect(index)
         return aborted
-
-    def _batches(self, segment: SealedSegment) -> Iterator[tuple[BatchHeader, memoryview, bool]]:
-        """Yield header and bytes of every batch, each one checked, and whether it is the last one."""
-        file = self._files.open(self._plan.folder / f"{segment.base_offset:020d}.log")
-        for position, header, batch in batch_scan.batches(file, 0, segment.sizes.log):
-            if crc32c(batch[CHECKED_FROM:]) != header.crc:
-                raise DamagedSegment(position, f"the batch of offset {header.base_offset} does not match its checksum")
-            self._pace(len(batch))
-            yield header, batch, position + len(batch) == segment.sizes.log
-
-    # First pass: keys
-
-    def _read_keys(self) -> int:
-        """Remember the newest offset of each key that has come in; return where the plan, or the memory, ends."""
-        dirty = self._plan.dirty_segments
-        aborted = self._aborted_records(dirty)
-        for segment in dirty:
-            for header, batch, _ in self._batches(segment):
-                if header.is_control:
-                    aborted.marks_nothing(header, batch)
-                elif not aborted.holds(header) and header.record_count:
-                    spans = record_spans(read_payload(batch, header), header.record_count)
-                    if not self._offsets.put(spans, header.base_offset):
-                        return self._offsets.latest_offset + 1
-                self._offsets.latest_offset = max(self._offsets.latest_offset, header.last_offset)
-        return self._plan.segments[-1].end_offset
-
-    # Second pass: what stays
 
     def groups(self) -> Iterator[CompactedGroup]:
         """Write the new segments, one after the other. Each must be put in place, or not, before the next is asked for.
@@ -119,8 +83,9 @@ class Compaction:
         writer = _Writer(segment, self._pace)
         is_changed = len(group) > 1
         for member in group:
-            for header, batch, ends_segment in self._batches(member):
-                kept = self._filter.keep(header, batch, is_last=ends_segment and member is group[-1])
+            size = member.sizes.log
+            for end, header, batch in self._reader.batches(member, 0, size):
+                kept = self._filter.keep(header, batch, is_last=end == size and member is group[-1])
                 is_changed = is_changed or kept is not batch
                 if kept is not None:
                     writer.write(kept)

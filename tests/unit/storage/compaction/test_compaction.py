@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from highwater.model.errors import KafkaError
 from highwater.protocol.records.compression import Codec
@@ -180,6 +183,65 @@ def test_a_map_that_is_full_ends_the_round_there_and_the_next_one_goes_on(bench:
     assert rounds > 5
     assert dict(pairs(bench)) == {b"k%d" % key: b"%d" % (40 + key) for key in range(20)}
     assert len(pairs(bench)) == 20
+
+
+def test_where_the_keys_do_not_fit_a_part_of_what_has_come_in_is_compacted(bench: LogBench) -> None:
+    for number in range(40):
+        write(bench, *[(b"k%d" % (10 * (number % 20) + key), b"%d" % number) for key in range(10)])
+    roll(bench)
+    end = bench.log.segments.active.base_offset
+    rounds = 0
+    while bench.log.first_dirty_offset < end:
+        bench.compact(memory_bytes=20_000)
+        rounds += 1
+    assert 1 < rounds < 10
+    assert sorted(pairs(bench)) == sorted((b"k%d" % key, b"%d" % (20 + key // 10)) for key in range(200))
+
+
+def test_a_round_may_begin_in_the_midst_of_a_batch(bench: LogBench) -> None:
+    """As a checkpoint by Apache Kafka, or of an earlier version, may say."""
+    write(bench, (b"a", b"0"), (b"b", b"0"), (b"a", b"1"), (b"a", b"2"))
+    write(bench, (b"b", b"1"))
+    roll(bench)
+    bench.log.first_dirty_offset = 3
+    bench.compact()
+    assert pairs(bench) == [(b"a", b"2"), (b"b", b"1")]
+
+
+keys = st.none() | st.sampled_from([b"a", b"b", b"c", b"", b"x" * 64, b"x" * 65])
+values = st.none() | st.binary(max_size=40)
+batches = st.tuples(st.lists(st.tuples(keys, values), min_size=1, max_size=9), st.sampled_from(Codec))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(batches, max_size=25), st.integers(0, 4000), st.integers(0, 50))
+def test_whatever_is_written_the_newest_of_each_key_stays(
+    written: list[tuple[list[tuple[bytes | None, bytes | None]], Codec]], memory_bytes: int, first_round: int
+) -> None:
+    """In however many rounds, whether or not some of it was compacted before, and when not all of it has keys."""
+    with TemporaryDirectory() as folder:
+        config = replace(CONFIG, segment_bytes=1200)
+        bench = LogBench(Path(folder) / "t-0", config)
+        for number, (records, codec) in enumerate(written):
+            bench.log.config = replace(config, compact=False)
+            bench.append(a_batch(*[value for _, value in records], keys=[key for key, _ in records], codec=codec))
+            bench.log.config = config
+            if number == first_round:
+                bench.compact(memory_bytes=memory_bytes)
+        roll(bench)
+        before = bench.records()
+        end = bench.log.segments.active.base_offset
+        while bench.log.first_dirty_offset < end:
+            dirty_before = bench.log.first_dirty_offset
+            bench.compact(memory_bytes=memory_bytes)
+            assert bench.log.first_dirty_offset > dirty_before
+        newest = {record.key: record.offset for record in before if record.offset < end}
+        stays = [
+            record
+            for record in before
+            if record.offset >= end or (record.key is not None and newest[record.key] == record.offset)
+        ]
+        assert bench.records() == stays
 
 
 def test_dirt_counts_by_size_and_by_age(bench: LogBench) -> None:
