@@ -83,6 +83,7 @@ class NewestSearch:
             for _, header, batch in reversed(batches):
                 if header.is_control or header.record_count == 0 or header.base_offset in self._aborted_batches:
                     continue
+                self._reader.make_way()
                 keys = record_keys(read_payload(batch, header), header.record_count)
                 if not newest.take(header.base_offset, keys) and len(portions) > 1:
                     return None

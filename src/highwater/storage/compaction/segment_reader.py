@@ -13,7 +13,10 @@ from highwater.storage.errors import DamagedSegment
 from highwater.storage.files import Files
 
 Pace: TypeAlias = Callable[[int], None]
-"""Told how many bytes were read or written; it waits, to keep to `log.cleaner.io.max.bytes.per.second`."""
+"""Told how many bytes were read or written; it waits, to keep to `log.cleaner.io.max.bytes.per.second`.
+
+It lets others go first, too, so whoever computes for long calls it now and then, with 0.
+"""
 
 
 class SegmentReader:
@@ -35,3 +38,7 @@ class SegmentReader:
             size = len(batch)
             self._pace(size)
             yield position + size, header, batch
+
+    def make_way(self) -> None:
+        """Let others go first, between two batches that were read at once."""
+        self._pace(0)

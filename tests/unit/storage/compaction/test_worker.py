@@ -7,11 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from highwater.storage.compaction import worker
+from highwater.protocol.records.spans import record_keys
+from highwater.storage.compaction import newest_search, worker
+from highwater.storage.compaction.compaction import Compaction
 from highwater.storage.compaction.messages import GO_ON, LENGTH, STOP, Failed, Finished, Job, Report, encode
 from highwater.storage.compaction.plan import CompactedGroup, CompactionPlan
 from highwater.storage.compaction.worker import Pacer
@@ -102,6 +105,22 @@ def test_it_keeps_the_processor_only_for_moments(tmp_path: Path, monkeypatch: py
     assert finished.records_read > 90
     assert sum(sizes) > 2_000_000, "it was read twice, and what stays was written"
     assert max(sizes) < 80_000
+
+
+def test_others_may_go_first_before_the_keys_of_each_batch_are_looked_at(
+    bench: LogBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are read many at once."""
+    steps: list[str] = []
+
+    def looked_at(payload: bytes, count: int) -> list[bytes | None]:
+        steps.append("keys")
+        return record_keys(payload, count)
+
+    monkeypatch.setattr(newest_search, "record_keys", looked_at)
+    Compaction(bench.files, a_plan(bench), lambda _: steps.append("may go first"))
+    assert steps.count("keys") > 10
+    assert ("keys", "keys") not in pairwise(steps)
 
 
 def test_the_pace_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
