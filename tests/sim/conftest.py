@@ -1,6 +1,6 @@
 """A simulated cluster that a test drives step by step."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -8,8 +8,15 @@ import pytest
 from highwater.coordination import paths
 from highwater.coordination.records import PartitionStateRecord
 from highwater.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
+from highwater.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
 from highwater_history.history import ALL, Drain, History, Place, Send
 from highwater_sim.administrator import Administrator
+from highwater_sim.client import Client
 from highwater_sim.cluster import Cluster
 from highwater_sim.consumer import Consumer
 from highwater_sim.machine import Machine
@@ -18,13 +25,14 @@ from highwater_sim.replica_checks import ReplicaChecks
 from highwater_sim.trace import Trace
 
 PLACE = Place("t", 0)
+SETTINGS = {"auto.leader.rebalance.enable": "false", "log.retention.check.interval.ms": "2000"}
 
 
 class Scene:
     """Three brokers and one topic of one partition, with all checks of replicas on."""
 
     def __init__(self, **configs: str) -> None:
-        self.cluster = Cluster(seed=3, settings={"auto.leader.rebalance.enable": "false"})
+        self.cluster = Cluster(seed=3, settings=SETTINGS)
         self.history = History()
         self._checks = ReplicaChecks(self.cluster, compared_topics=frozenset({PLACE.topic}), trace=Trace())
         self._acks_all = Producer(self.cluster, "all", self.history, acks=ALL)
@@ -68,10 +76,10 @@ class Scene:
     def all_in_sync(self) -> bool:
         return len(self.state.isr) == 3 and self.state.leader > 0
 
-    def write(self, *, acks: int = ALL) -> Send:
-        """Send one batch; return what became of its first record."""
+    def write(self, *, acks: int = ALL, values: Sequence[str] | None = None) -> Send:
+        """Send one batch, of a few records if it is not said which; return what became of its first record."""
         before = len(self.history.steps)
-        self.do((self._acks_all if acks == ALL else self._acks_one).send(PLACE))
+        self.do((self._acks_all if acks == ALL else self._acks_one).send(PLACE, copies=values))
         send = self.history.steps[before]
         assert isinstance(send, Send)
         return send
@@ -83,6 +91,15 @@ class Scene:
             if send.outcome == "ok":
                 return send
         raise AssertionError("nothing was acknowledged")
+
+    def delete_before(self, offset: int) -> None:
+        """Delete older records."""
+        partition = DeleteRecordsPartition(partition_index=PLACE.partition, offset=offset)
+        topic = DeleteRecordsTopic(name=PLACE.topic, partitions=[partition])
+        request = DeleteRecordsRequest(topics=[topic], timeout_ms=5000)
+        client = Client(self.cluster, "deleting", self.history)
+        answer = self.do(client.ask(self.leader.broker_id, request, DeleteRecordsResponse, version=2))
+        assert answer.topics[0].partitions[0].error_code == 0
 
     def contents(self) -> set[str]:
         """All that the partition holds."""

@@ -12,7 +12,7 @@ from highwater.protocol.records.batch import read_header
 from highwater.replication.fencing import NO_EPOCH, check_epoch, check_replica_epoch
 from highwater.replication.high_watermark import followers_high_watermark
 from highwater.replication.leader import IsrProposal, LeaderState
-from highwater.replication.truncation import EpochEnd, divergence, truncation_offset
+from highwater.replication.truncation import EpochEnd, divergence, has_nothing_in_common, truncation_offset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -444,7 +444,11 @@ class Partition:
         check_replica_epoch(epoch, self.leader_epoch)
         if last_epoch >= 0:
             log = self.log
-            end = Offset(log.log_end_offset)
+            start, end = Offset(log.log_start_offset), Offset(log.log_end_offset)
+            if has_nothing_in_common(
+                log.leader_epochs, start, last_epoch=last_epoch, followers_start=log_start, fetch_offset=offset
+            ):
+                raise KafkaError(f"what broker {broker} has is older", code=ErrorCode.OFFSET_OUT_OF_RANGE)
             diverging = divergence(log.leader_epochs, end, last_epoch=last_epoch, fetch_offset=offset)
             if diverging is not None:
                 return diverging

@@ -381,7 +381,7 @@ class ReplicaFetcher:
     def _take_error(self, partition: Partition, data: PartitionData) -> None:
         """Begin anew where the leader's log starts if all that we have is older; otherwise raise, and rest."""
         code = ErrorCode(data.error_code)
-        if code is ErrorCode.OFFSET_OUT_OF_RANGE and partition.log.log_end_offset < data.log_start_offset:
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE and partition.log.log_end_offset <= data.log_start_offset:
             events.warning("log_restarted", partition=partition.name, at=data.log_start_offset)
             partition.restart_log(Offset(data.log_start_offset), now_ms=self._now_ms())
             return

@@ -15,6 +15,10 @@ from highwater.model.ids import LeaderEpoch, Offset
 class EpochHistory(Protocol):
     """Which leader epochs wrote a log, and where each begins."""
 
+    @property
+    def oldest(self) -> int:
+        """The oldest epoch that is known; -1 without any."""
+
     def end_offset(self, epoch: int, *, log_end_offset: int) -> tuple[int, int]:
         """Return the largest epoch at or below `epoch`, and where it ends; (-1, -1) if nothing can be said."""
 
@@ -36,6 +40,17 @@ def divergence(leader: EpochHistory, leaders_end: Offset, *, last_epoch: int, fe
     if epoch == last_epoch and fetch_offset <= end_offset:
         return None
     return EpochEnd(LeaderEpoch(epoch), Offset(end_offset))
+
+
+def has_nothing_in_common(
+    leader: EpochHistory, leaders_start: Offset, *, last_epoch: int, followers_start: int, fetch_offset: int
+) -> bool:
+    """Return whether a follower has records, and none that can be compared with what its leader has left.
+
+    The leader's log begins where the follower's ends, and it has forgotten who wrote what was before. That may have been
+    something else than what the follower has, which would be there again after a crash that forgets where a log starts.
+    """
+    return followers_start < fetch_offset == leaders_start and last_epoch < leader.oldest
 
 
 def truncation_offset(follower: EpochHistory, followers_end: Offset, diverging: EpochEnd) -> Offset:

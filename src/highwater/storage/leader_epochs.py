@@ -63,6 +63,11 @@ class LeaderEpochs:
         """The oldest entry."""
         return self._entries[0] if self._entries else None
 
+    @property
+    def oldest(self) -> int:
+        """The oldest epoch that is known; -1 without any."""
+        return self._entries[0].epoch if self._entries else NO_EPOCH
+
     def begin(self, epoch: int, log_end_offset: int) -> None:
         """Know that the next batch will be one of `epoch`; `assign` that one when it comes."""
         if epoch != self.latest:
