@@ -9,6 +9,7 @@ from highwater_sim.machine import Machine
 
 def log_of(machine: Machine) -> Any:
     """The log of the partition that is written to, on a broker that runs."""
+    assert machine.node is not None
     partition = machine.node.partitions.get("t", 0)
     assert isinstance(partition, Partition)
     return partition.log
@@ -106,8 +107,8 @@ def test_what_a_leader_has_deleted_is_not_kept_by_a_follower_that_has_something_
 ) -> None:
     """The leader began where the follower ended, and had forgotten who wrote what was before.
 
-    Nothing showed that they differed there. Where a log begins is written down once a minute: after a crash the follower
-    had records again that were never committed, where others had been.
+    Nothing showed that they differed there. Where a log begins is written down once a minute: after a crash the
+    follower had records again that were never committed, where others had been.
     """
     stage = scene(segment_bytes="100")  # a segment for each batch
     stage.write_for_sure()

@@ -47,8 +47,9 @@ def has_nothing_in_common(
 ) -> bool:
     """Return whether a follower has records, and none that can be compared with what its leader has left.
 
-    The leader's log begins where the follower's ends, and it has forgotten who wrote what was before. That may have been
-    something else than what the follower has, which would be there again after a crash that forgets where a log starts.
+    The leader's log begins where the follower's ends, and it has forgotten who wrote what was before. That may have
+    been something else than what the follower has, which would be there again after a crash that forgets where a log
+    starts.
     """
     return followers_start < fetch_offset == leaders_start and last_epoch < leader.oldest
 
