@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from highwater.broker.marker_sender import ATTEMPT_TIMEOUT_S
 from highwater.model.coordinator_partition import partition_for
 from highwater.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -406,6 +407,35 @@ def test_a_leader_is_killed_while_a_marker_is_on_its_way_to_it(
     assert is_stable(reader, topic, partition)
     cluster.brokers[victim].start()
     wait_until(lambda: all_in_sync(view, topic, "__transaction_state"), "all are in sync")
+
+
+def test_readers_of_what_is_committed_do_not_wait_for_a_leader_that_has_gone_silent(
+    cluster: ClusterProcesses,
+    view: Any,
+    topic: str,
+    transactional: Callable[[str], Producer],
+    reader: Callable[..., Consumer],
+) -> None:
+    """As a machine that has lost its power: it has the marker, does not answer, and does not hang up either."""
+    name = "silent"
+    producer = transactional(name)
+    first = coordinator(view, name)
+    silent, partition = next((led, index) for index, led in view.leaders(topic).items() if led != first)
+    producer.begin_transaction()
+    producer.produce(topic, b"kept", partition=partition)
+    producer.flush()
+    cluster.brokers[silent].pause()
+    try:
+        until_done(producer.commit_transaction)
+        asked = cluster.brokers[first]
+        wait_until(lambda: view.leaders(topic, asked)[partition] != silent, "another leads")
+        # Without news that the broker is gone, a marker is given up and sent anew after ATTEMPT_TIMEOUT_S.
+        soon_s = ATTEMPT_TIMEOUT_S / 2
+        wait_until(lambda: described(asked, name).topics == [], "it was told the outcome", timeout_seconds=soon_s)
+        assert values(reader(), topic, partition) == ["kept"]
+    finally:
+        cluster.brokers[silent].resume()
+    wait_until(lambda: all_in_sync(view, topic), "all are back")
 
 
 def test_two_with_one_id_at_once_take_turns_and_nothing_is_half_done(
