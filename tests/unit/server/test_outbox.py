@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from highwater.server.errors import FileCutShort, FileUnreadable
-from highwater.server.outbox import JOIN_LIMIT_BYTES, Outbox
+from highwater.server.outbox import BYTES_PER_TURN, JOIN_LIMIT_BYTES, Outbox
 from highwater.storage.file_region import FileRegion
 from highwater.storage.files import File, OsFiles
 
@@ -89,6 +89,19 @@ def test_joining_has_a_limit() -> None:
         outbox.put(b"x" * JOIN_LIMIT_BYTES)
     outbox.send(peer)  # type: ignore[arg-type]
     assert peer.sends == 4
+
+
+def test_a_long_answer_leaves_turns_to_other_connections(tmp_path: Path) -> None:
+    """The loop does nothing else while the kernel copies what `sendfile` was asked for."""
+    long = OsFiles().create(tmp_path / "long")
+    long.write([bytes(4 * BYTES_PER_TURN)], 0)
+    outbox, peer = Outbox(), Peer(8 * BYTES_PER_TURN)
+    for start in range(0, 3 * BYTES_PER_TURN, BYTES_PER_TURN * 3 // 2):
+        outbox.put(FileRegion(long, start, BYTES_PER_TURN * 3 // 2))
+    turns = []
+    while outbox:
+        turns.append(outbox.send(peer))  # type: ignore[arg-type]
+    assert turns == [BYTES_PER_TURN] * 3
 
 
 def test_a_file_that_was_cut_is_an_error_and_no_endless_loop(file: File) -> None:
