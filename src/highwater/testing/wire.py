@@ -69,13 +69,12 @@ class WireClient:
 
     def receive_frame(self) -> bytes:
         """Return the next answer, without its length."""
-        (size,) = _LENGTH.unpack(self._receive(_LENGTH.size))
-        return self._receive(size)
+        return bytes(self._next_answer())
 
     def receive(self, response: type[ResponseT], version: int, correlation_id: int) -> ResponseT:
         """Return the next answer, which must be the one to `correlation_id`."""
         assert response.API_KEY is not None
-        answer = memoryview(self.receive_frame())
+        answer = memoryview(self._next_answer())
         answered, start = codec.read_response_header(answer, response.API_KEY, version)
         assert answered == correlation_id, f"answer {answered} came in the place of {correlation_id}"
         return codec.decode(response, version, answer[start:])
@@ -92,7 +91,11 @@ class WireClient:
         except ConnectionResetError:
             pass
 
-    def _receive(self, size: int) -> bytes:
+    def _next_answer(self) -> bytes | memoryview:
+        (size,) = _LENGTH.unpack(self._receive(_LENGTH.size))
+        return self._receive(size)
+
+    def _receive(self, size: int) -> bytes | memoryview:
         received = bytearray()
         while len(received) < size:
             try:
