@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from benchmarks.brokers import Broker
 from benchmarks.latency import CONNECTIONS, RECORDS_PER_SECOND, Schedule, percentile, run_schedule
 from benchmarks.life import ANSWER_TIMEOUT_SECONDS, PARTITIONS_PER_TOPIC, SETTLE_SECONDS, await_write
-from benchmarks.measuring import CALM, STOLEN, Arena, Metric, Target, record
+from benchmarks.measuring import CALM, MORE_TRIES, STOLEN, Arena, Metric, Target, record
 from benchmarks.process_stats import Stolen, cpu_seconds, memory
 from benchmarks.raw_clients import LARGE_BATCH_BYTES, MEGABYTE, fill
 from benchmarks.topics import create_topic, scratch_topic
@@ -38,8 +38,6 @@ RECOVERED_PARTITIONS: Final = 4
 COLD_BYTES: Final = 1_000_000_000
 COLD_FETCH_BYTES: Final = 1 << 20
 RECEIVE_BYTES: Final = 32 * 1024
-CALM_TRIES: Final = 10
-CALM_SECONDS: Final = 1.0
 FORGET_AT_ONCE_BYTES: Final = 1 << 20
 MANY_PARTITIONS: Final = 10_000
 IDLE_SECONDS: Final = 10.0
@@ -237,8 +235,7 @@ def busy_latency(arena: Arena) -> list[Metric]:
             fill(broker, "cold", 1, LARGE_BATCH_BYTES, arena.effort.scaled(COLD_BYTES) // LARGE_BATCH_BYTES)
             for topic in ("cold", "keyed"):
                 make_cold(broker.directory / "data" / f"{topic}-0")  # or else its writing out is measured
-            await_calm()
-            alone, stolen_alone = p99(arena, broker)
+            alone, stolen_alone = p99_alone(arena, broker)
             alter(admin, "keyed", {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"})
             reader = ColdReader(broker)
             try:
@@ -267,13 +264,13 @@ def make_cold(folder: Path) -> None:
     forget_pages(folder)
 
 
-def await_calm() -> None:
-    """Wait, not for ever, until the machine below is done with a disk that has said that it is."""
-    for _ in range(CALM_TRIES):
-        stolen = Stolen()
-        time.sleep(CALM_SECONDS)
-        if stolen.share() <= CALM:
-            return
+def p99_alone(arena: Arena, broker: Broker) -> tuple[float, float]:
+    """Return the same once the machine below is done with a disk that has said that it is, which may take seconds."""
+    for _ in range(MORE_TRIES):
+        figure, stolen = p99(arena, broker)
+        if stolen <= CALM:
+            break
+    return figure, stolen
 
 
 def forget_pages(folder: Path) -> None:
@@ -326,7 +323,8 @@ class ColdReader:
         with OneRoomClient(self._broker.bootstrap) as client:
             offset = 0
             while not self._stop.is_set():
-                answer = client.call(fetch_request("cold", offset, max_bytes=COLD_FETCH_BYTES, max_wait_ms=0), FetchResponse, 11)
+                request = fetch_request("cold", offset, max_bytes=COLD_FETCH_BYTES, max_wait_ms=0)
+                answer = client.call(request, FetchResponse, 11)
                 view = answer.responses[0].partitions[0].records
                 assert isinstance(view, memoryview)
                 before = offset
