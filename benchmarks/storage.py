@@ -225,7 +225,7 @@ def busy_latency(arena: Arena) -> list[Metric]:
     batches = keyed_batches(arena.effort.scaled(COMPACTED_BYTES))
 
     def measure(running: Broker) -> Mapping[str, float]:
-        with own(arena, running, "busy", _SOON) as broker:
+        with arena.ours.paused(), arena.theirs.paused(), own(arena, running, "busy", _SOON) as broker:
             admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 5})
             config = {"segment.bytes": str(min(SEGMENT_BYTES, arena.effort.scaled(COMPACTED_BYTES) // 4))}
             admin.create_topics([NewTopic("keyed", 1, 1, config=config)])["keyed"].result(ANSWER_TIMEOUT_SECONDS)
