@@ -58,7 +58,11 @@ class Outbox:
                     sent_bytes += self._send_memory(transport)
                 elif self._head_is_warm or self._is_in_memory(head):
                     self._head_is_warm = True
-                    sent_bytes += self._send_region(transport, head, at_most=BYTES_PER_TURN - sent_bytes)
+                    offered = min(head.length, BYTES_PER_TURN - sent_bytes)
+                    sent = self._send_region(transport, head, offered)
+                    sent_bytes += sent
+                    if sent < offered:
+                        break  # The peer has no room for more.
                 else:
                     self.cold_head = head
                     break
@@ -86,9 +90,9 @@ class Outbox:
         except OSError as error:
             raise FileUnreadable(region.file, error) from error
 
-    def _send_region(self, transport: Transport, region: FileRegion, *, at_most: int) -> int:
+    def _send_region(self, transport: Transport, region: FileRegion, length: int) -> int:
         try:
-            sent = transport.send_file(region.file, region.position, min(region.length, at_most))
+            sent = transport.send_file(region.file, region.position, length)
         except OSError as error:
             if is_disk_failure(error):  # no socket fails like this
                 raise FileUnreadable(region.file, error) from error
