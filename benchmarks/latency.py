@@ -124,7 +124,7 @@ def fixed_rate(arena: Arena) -> list[Metric]:
         settled = latencies[int(RECORDS_PER_SECOND * arena.effort.warm_up_seconds) :]
         return {STOLEN: share} | {metric.name: percentile(settled, float(metric.name[1:])) * 1e3 for metric in metrics}
 
-    return arena.alternate(metrics, measure)
+    return arena.alternate_alone(metrics, measure)
 
 
 def run_schedule(schedule: Schedule) -> list[float]:

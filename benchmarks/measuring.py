@@ -2,6 +2,7 @@
 
 import math
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,8 @@ STOLEN: Final = "stolen"
 """The name under which a turn says what share of the processors was taken away while it counted."""
 CALM: Final = 0.005
 MORE_TRIES: Final = 3
+SETTLE_SECONDS: Final = 2.0
+"""A broker that stood still finds much overdue: this long, it is at its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +142,20 @@ class Arena(Rivals[Broker]):
     def brokers(self) -> tuple[Broker, Broker]:
         """Both, ours first."""
         return self.both
+
+    def alternate_alone(
+        self, metrics: Sequence[Metric], measure: Callable[[Broker], Mapping[str, float]]
+    ) -> list[Metric]:
+        """Measure in turns, each with the processors to itself: the other broker stands still meanwhile."""
+
+        def alone(broker: Broker) -> Mapping[str, float]:
+            other = self.theirs if broker is self.ours else self.ours
+            with other.paused():
+                figures = measure(broker)
+            time.sleep(SETTLE_SECONDS)
+            return figures
+
+        return self.alternate(metrics, alone)
 
 
 @dataclass(frozen=True, slots=True)

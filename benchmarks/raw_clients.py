@@ -1,15 +1,11 @@
 """Lines with the raw generator: the same bytes to both, and the broker is the bottleneck."""
 
-import shutil
-import statistics
-import subprocess
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from benchmarks.brokers import Broker
 from benchmarks.generator import Count, Load, run_load
-from benchmarks.measuring import Arena, Metric, Target, record
+from benchmarks.measuring import Arena, Metric, Target
 from benchmarks.process_stats import cpu_seconds
 from benchmarks.topics import scratch_topic
 
@@ -52,7 +48,7 @@ def produce(arena: Arena, batch_bytes: int, connections: int, in_flight: int, me
         with scratch_topic(broker, connections) as topic:
             return run(produce_load(arena, broker.bootstrap, topic, batch_bytes, connections, in_flight), broker)
 
-    return arena.alternate(metrics, measure)
+    return arena.alternate_alone(metrics, measure)
 
 
 def produce_load(
@@ -142,7 +138,7 @@ def consume(arena: Arena, batch_bytes: int, fetch_bytes: int, connections: int, 
         for broker, topic in ((arena.ours, ours), (arena.theirs, theirs)):
             topics[broker.name] = topic
             fill(broker, topic, connections, batch_bytes, batches)
-        return arena.alternate(metrics, measure)
+        return arena.alternate_alone(metrics, measure)
 
 
 def fill(broker: Broker, topic: str, partitions: int, batch_bytes: int, batches: int) -> None:
@@ -159,45 +155,3 @@ def fill(broker: Broker, topic: str, partitions: int, batch_bytes: int, batches:
         at_least_requests=batches,
     )
     run_load(load, on_start=lambda: None)
-
-
-def raw_limit(arena: Arena) -> list[Metric]:
-    """16 KB batches to a loop in C that receives, writes and answers, against our broker.
-
-    Its rate says what any broker with one loop could reach with this generator on these processors.
-    """
-    compiler = shutil.which("cc")
-    if compiler is None:
-        arena.say("    skipped: there is no C compiler")
-        return []
-    binary = arena.directory / "raw_limit"
-    subprocess.run([compiler, "-O2", "-o", binary, Path(__file__).with_name("raw_limit.c")], check=True)
-    metrics = [Metric(CPU_PER_MEGABYTE, "ms", Target(at_most=2.5)), Metric(RATE, "/s", Target())]
-    with RawLimit(arena.directory / "raw", binary) as limit:
-        for number in range(arena.effort.rounds + 1):
-            with scratch_topic(arena.ours, MANY_CONNECTIONS) as topic:
-                load = produce_load(arena, arena.ours.bootstrap, topic, LARGE_BATCH_BYTES, MANY_CONNECTIONS, 5)
-                ours = run(load, arena.ours)
-            load = produce_load(arena, limit.bootstrap, "raw", LARGE_BATCH_BYTES, MANY_CONNECTIONS, 5, kind="raw")
-            theirs = run(load, limit)
-            if number:
-                record(metrics, ours, are_ours=True)
-                record(metrics, theirs, are_ours=False)
-    for metric in metrics:
-        mine, limits = statistics.median(metric.ours), statistics.median(metric.theirs)
-        arena.say(f"    {metric.name}: ours {mine:,.4g}, the limit {limits:,.4g} {metric.unit}")
-    return metrics
-
-
-class RawLimit(Broker):
-    """The loop in C, as if it were a broker."""
-
-    name = "raw limit"
-
-    def __init__(self, directory: Path, binary: Path) -> None:
-        super().__init__(directory)
-        self._binary = binary
-
-    def command(self) -> list[str]:
-        """Return the command that runs it."""
-        return [str(self._binary), str(self.port), str(self.directory / "file")]

@@ -5,6 +5,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -32,15 +33,27 @@ def java_tool(main_class: str, *arguments: str) -> str:
     return done.stdout
 
 
-def produce_java(arena: Arena, record_bytes: int, records: int) -> list[Metric]:
+@dataclass(frozen=True, slots=True)
+class JavaLoad:
+    """What a Java producer sends in one turn."""
+
+    record_bytes: int
+    records: int
+
+
+JAVA_SMALL: Final = JavaLoad(record_bytes=100, records=3_000_000)
+JAVA_LARGE: Final = JavaLoad(record_bytes=1_000, records=600_000)
+
+
+def produce_java(arena: Arena, load: JavaLoad) -> list[Metric]:
     """Kafka's ProducerPerformance, as fast as it goes, with every default of the Java producer."""
     metrics = [Metric(RECORDS_PER_SECOND, "/s", Target(at_least=1.4)), Metric("p99", "ms", Target())]
 
     def measure(broker: Broker) -> Mapping[str, float]:
         with scratch_topic(broker, PARTITIONS) as topic:
-            return producer_performance(broker.bootstrap, topic, records, record_bytes)
+            return producer_performance(broker.bootstrap, topic, arena.effort.scaled(load.records), load.record_bytes)
 
-    return arena.alternate(metrics, measure)
+    return arena.alternate_alone(metrics, measure)
 
 
 def producer_performance(
@@ -61,12 +74,12 @@ def producer_performance(
 
 def produce_java_small(arena: Arena) -> list[Metric]:
     """Records of 100 bytes."""
-    return produce_java(arena, 100, arena.effort.scaled(3_000_000))
+    return produce_java(arena, JAVA_SMALL)
 
 
 def produce_java_large(arena: Arena) -> list[Metric]:
     """Records of 1,000 bytes."""
-    return produce_java(arena, 1_000, arena.effort.scaled(600_000))
+    return produce_java(arena, JAVA_LARGE)
 
 
 def consume_java(arena: Arena) -> list[Metric]:
@@ -90,7 +103,7 @@ def consume_java(arena: Arena) -> list[Metric]:
         topics = {arena.ours.name: ours, arena.theirs.name: theirs}
         for broker in arena.brokers:
             send_with_librdkafka(broker, topics[broker.name], records, 1_000)
-        return arena.alternate(metrics, measure)
+        return arena.alternate_alone(metrics, measure)
 
 
 def produce_librdkafka(arena: Arena) -> list[Metric]:
@@ -102,7 +115,7 @@ def produce_librdkafka(arena: Arena) -> list[Metric]:
         with scratch_topic(broker, PARTITIONS) as topic:
             return {RECORDS_PER_SECOND: records / send_with_librdkafka(broker, topic, records, 1_000)}
 
-    return arena.alternate(metrics, measure)
+    return arena.alternate_alone(metrics, measure)
 
 
 def send_with_librdkafka(broker: Broker, topic: str, records: int, record_bytes: int) -> float:
@@ -157,4 +170,4 @@ def consume_librdkafka(arena: Arena) -> list[Metric]:
         topics = {arena.ours.name: ours, arena.theirs.name: theirs}
         for broker in arena.brokers:
             send_with_librdkafka(broker, topics[broker.name], records, 1_000)
-        return arena.alternate(metrics, measure)
+        return arena.alternate_alone(metrics, measure)
