@@ -134,13 +134,32 @@ class Segments:
             self._segments[-1].remove()
             del self._segments[-1]
 
-    def restart_at(self, offset: int, config: LogConfig, now_ms: int) -> None:
-        """Remove every segment and begin anew at `offset`."""
-        self.remove_after(self._segments[0])
-        self._segments[0].remove()
-        self.active = Segment(self._files, self._folder, offset, config, created_ms=now_ms)
-        self.active.create()
-        self._segments[0] = self.active
+    def begin_at(self, offset: int, config: LogConfig, now_ms: int) -> Segment:
+        """Return the segment in which the log is to begin anew at `offset`, made if there is none; see `keep_only`."""
+        for segment in self._segments:
+            if segment.base_offset == offset:
+                return segment
+        segment = Segment(self._files, self._folder, offset, config, created_ms=now_ms)
+        segment.create()
+        return segment
+
+    def keep_only(self, begun: Segment) -> None:
+        """Remove every record, and every segment but this one.
+
+        Others go from the far end, those after it first: a crash on the way leaves a log that ends where it did, or
+        begins anew, and never one without a segment, which would not know where it was.
+        """
+        self._recent_ends.clear()
+        for segment in reversed(self._segments):
+            if segment.base_offset > begun.base_offset:
+                segment.remove()
+        if begun.size:
+            begun.cut_at(0, begun.base_offset)
+        for segment in self._segments:
+            if segment.base_offset < begun.base_offset:
+                segment.remove()
+        self._segments[:] = [begun]
+        self.active = begun
 
     def cut(self, offset: int) -> int:
         """Remove the batch that holds `offset` and all after it; return where the log ends now."""

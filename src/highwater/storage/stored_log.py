@@ -173,8 +173,11 @@ class StoredLog:
     def restart_at(self, offset: int, *, now_ms: int) -> None:
         """Remove and forget everything; the next record gets `offset`. Raises StorageError."""
         with self._disk_must_obey("truncate"):
+            if self.segments[0].base_offset < offset < self.log_end_offset:
+                self.segments.cut(offset)
+            begun = self.segments.begin_at(offset, self.config, now_ms)  # first, so that a full disk changes nothing
             self._remove_snapshots(snapshot.offsets(self._files, self.directory))
-            self.segments.restart_at(offset, self.config, now_ms)
+            self.segments.keep_only(begun)
             self.leader_epochs.clear()
             self.log_start_offset = offset
             self._set_end(offset)

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from highwater.model.errors import StorageError
 from highwater.storage.log_config import LogConfig
+from highwater.testing.faulty_files import FaultyFiles, Killed
 from highwater.testing.log_bench import NOW_MS, LogBench, a_batch
 
 SIZE = len(a_batch(b"v", b"v", producer_id=1))
@@ -15,11 +17,18 @@ CONFIG = LogConfig(segment_bytes=3 * SIZE, index_interval_bytes=0)
 @pytest.fixture
 def twenty(tmp_path: Path) -> LogBench:
     """Twenty records, two in a batch, three batches in a segment, an epoch every four records."""
-    bench = LogBench(tmp_path / "t-0", CONFIG)
+    bench, _ = a_faulty_twenty(tmp_path / "t-0")
+    return bench
+
+
+def a_faulty_twenty(folder: Path) -> tuple[LogBench, FaultyFiles]:
+    """The same, and the switches of its disk."""
+    disk = FaultyFiles()
+    bench = LogBench(folder, CONFIG, disk)
     for sequence in range(0, 20, 2):
         batch = a_batch(b"v", b"v", producer_id=1, sequence=sequence, timestamps=[NOW_MS + sequence] * 2)
         bench.append(batch, leader_epoch=sequence // 4)
-    return bench
+    return bench, disk
 
 
 @pytest.mark.parametrize("reopened", [False, True])
@@ -77,6 +86,70 @@ def test_a_log_can_begin_anew_at_any_offset(twenty: LogBench) -> None:
     twenty.open(clean=False)
     assert (twenty.log.log_start_offset, twenty.log.log_end_offset) == (1000, 1000)
     assert twenty.append_values(b"v").base_offset == 1000
+
+
+@pytest.mark.parametrize("offset", [20, 30])
+def test_a_full_disk_keeps_a_log_from_beginning_anew_and_it_keeps_what_it_has(tmp_path: Path, offset: int) -> None:
+    """Found by the simulator, seed 14598: the old segments went before the new one was there.
+
+    The next start found none, began at 0, and its broker led from there what was committed up to 33.
+    """
+    bench, disk = a_faulty_twenty(tmp_path / "full-0")
+    records = bench.records()
+    disk.is_full = True
+    with pytest.raises(StorageError):
+        bench.log.restart_at(offset, now_ms=NOW_MS)
+    disk.is_full = False
+    bench.open(clean=False)
+    assert bench.records() == records
+    assert bench.log.log_end_offset == 20
+
+
+@pytest.mark.parametrize("offset", [20, 30])
+def test_a_log_that_begins_anew_never_forgets_where_it_was(tmp_path: Path, offset: int) -> None:
+    """Whenever it is killed on the way, it ends where it did, or begins where it was to begin."""
+    bench, disk = a_faulty_twenty(tmp_path / "counting-0")
+    before = disk.steps
+    bench.log.restart_at(offset, now_ms=NOW_MS)
+    steps = disk.steps - before
+    assert steps > 8
+    for step in range(1, steps + 1):
+        bench, disk = a_faulty_twenty(tmp_path / f"{step}-0")
+        disk.kill_at = disk.steps + step
+        with pytest.raises(Killed):
+            bench.log.restart_at(offset, now_ms=NOW_MS)
+        disk.kill_at = None
+        bench.open(clean=False)
+        log = bench.log
+        assert (log.log_start_offset, log.log_end_offset) == (offset, offset) or log.log_end_offset == 20
+        assert [record.offset for record in bench.records()] == list(range(log.log_start_offset, log.log_end_offset))
+        assert bench.append_values(b"v").base_offset == log.log_end_offset - 1
+
+
+def test_a_log_that_begins_below_its_first_segment_is_empty_or_what_it_was(tmp_path: Path) -> None:
+    """What a leader has deleted and lost again is asked for anew; killed on the way, no part in the middle is missing."""
+
+    def a_late_log(name: str) -> tuple[LogBench, FaultyFiles]:
+        bench, disk = a_faulty_twenty(tmp_path / name)
+        bench.log.config = replace(CONFIG, retention_bytes=3 * SIZE)
+        for segment in bench.log.apply_retention(NOW_MS, high_watermark=20):
+            segment.remove()
+        return bench, disk
+
+    bench, disk = a_late_log("counting-0")
+    before = disk.steps
+    bench.log.truncate_to(4, now_ms=NOW_MS)
+    for step in range(1, disk.steps - before + 1):
+        bench, disk = a_late_log(f"{step}-0")
+        start = bench.log.log_start_offset
+        disk.kill_at = disk.steps + step
+        with pytest.raises(Killed):
+            bench.log.truncate_to(4, now_ms=NOW_MS)
+        disk.kill_at = None
+        bench.open(clean=False)
+        assert bench.log.log_start_offset in {4, start}
+        offsets = [record.offset for record in bench.records()]
+        assert offsets == list(range(bench.log.log_start_offset, bench.log.log_end_offset))
 
 
 def test_a_region_of_what_was_cut_reads_short(twenty: LogBench) -> None:
