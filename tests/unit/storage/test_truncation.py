@@ -127,7 +127,7 @@ def test_a_log_that_begins_anew_never_forgets_where_it_was(tmp_path: Path, offse
 
 
 def test_a_log_that_begins_below_its_first_segment_is_empty_or_what_it_was(tmp_path: Path) -> None:
-    """What a leader has deleted and lost again is asked for anew; killed on the way, no part in the middle is missing."""
+    """What a leader has lost is cut off; killed on the way, no part in the middle is missing."""
 
     def a_late_log(name: str) -> tuple[LogBench, FaultyFiles]:
         bench, disk = a_faulty_twenty(tmp_path / name)
