@@ -125,7 +125,7 @@ class Administrator(Client):
         await self.ask(self._controller(), request, ElectLeadersResponse, version=2)
 
     async def _move(self, place: Place) -> None:
-        """Let a partition be on two or three brokers, in another order."""
+        """Let a partition be on two brokers or more, in another order."""
         replicas = self.random.sample(self._brokers, self.random.randint(2, len(self._brokers)))
         self._note(f"move {place} to {replicas}")
         partition = ReassignablePartition(partition_index=place.partition, replicas=replicas)

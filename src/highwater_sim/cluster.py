@@ -1,4 +1,4 @@
-"""Three simulated machines, the store, the network between them, and a machine for the clients."""
+"""Simulated machines, three or more, the store, the network between them, and a machine for the clients."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
 CLIENTS: Final = "clients"
+COORDINATOR_PARTITIONS: Final = 2
+"""Of each of the topics that coordinators write."""
 SETTINGS: Final[Mapping[str, str]] = {
     "zookeeper.session.timeout.ms": "6000",
     "replica.lag.time.max.ms": "4000",
@@ -24,9 +26,9 @@ SETTINGS: Final[Mapping[str, str]] = {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "offsets.topic.replication.factor": "3",
-    "offsets.topic.num.partitions": "2",
+    "offsets.topic.num.partitions": str(COORDINATOR_PARTITIONS),
     "transaction.state.log.replication.factor": "3",
-    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.num.partitions": str(COORDINATOR_PARTITIONS),
     "auto.create.topics.enable": "false",
     "log.segment.bytes": "16384",
     "log.index.size.max.bytes": "4096",
@@ -77,9 +79,9 @@ class Cluster:
         """Return a broker's machine."""
         return self.machines[broker_id - 1]
 
-    def start(self) -> None:
-        """Start every broker."""
-        for machine in self.machines:
+    def start(self, *, but_for: int = 0) -> None:
+        """Start every broker but for the last few."""
+        for machine in self.machines[: len(self.machines) - but_for]:
             machine.start()
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:

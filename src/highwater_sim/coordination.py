@@ -158,7 +158,7 @@ class SimCoordination:
         """Carry a request out, if it arrives, and answer."""
         if request.answered.done():
             return
-        if not self._network.can_reach(self._loop.host.name, STORE_HOST) or not self._store.is_open(self._session):
+        if not self._can_reach_store or not self._store.is_open(self._session):
             self._is_broken = True
             return
         try:
@@ -202,16 +202,20 @@ class SimCoordination:
     # The session ----------------------------------------------------------------------------------------------------
 
     @property
+    def _can_reach_store(self) -> bool:
+        return not self._store.is_away and self._network.can_reach(self._loop.host.name, STORE_HOST)
+
+    @property
     def _can_be_heard(self) -> bool:
-        return (
-            not self._loop.is_dead
-            and not self._loop.is_paused
-            and self._network.can_reach(self._loop.host.name, STORE_HOST)
-        )
+        return not self._loop.is_dead and not self._loop.is_paused and self._can_reach_store
 
     @property
     def _can_hear(self) -> bool:
-        return not self._loop.is_dead and self._network.can_reach(STORE_HOST, self._loop.host.name)
+        return (
+            not self._loop.is_dead
+            and not self._store.is_away
+            and self._network.can_reach(STORE_HOST, self._loop.host.name)
+        )
 
     def _keep_in_touch(self) -> None:
         """Beat now and then; after a silence as long as the session's timeout, the store ends the session."""
@@ -223,7 +227,7 @@ class SimCoordination:
                 self._lost_touch()
             else:
                 self._reached()
-        elif now - self._heard_at >= self._timeout_s:
+        elif not self._store.is_away and now - max(self._heard_at, self._store.returned_at) >= self._timeout_s:
             self._store.end_session(self._session)
         elif self._state is SessionState.CONNECTED and not self._loop.is_paused:
             self._lost_touch()

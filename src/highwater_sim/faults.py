@@ -65,6 +65,7 @@ class Faults:
         self._repair_bit()
         self._read_on()
         cluster.network.heal()
+        self._store_returns()
         cluster.network.delay_s = FASTEST_DELAYS_S
         for machine in cluster.machines:
             machine.disk.before_change = lambda: None
@@ -114,10 +115,17 @@ class Faults:
         """
         machines = self._cluster.machines
         return (
-            all(machine.is_serving and not machine.is_paused and not machine.is_doomed for machine in machines)
+            not self._cluster.store.is_away
+            and all(machine.is_serving and not machine.is_paused and not machine.is_doomed for machine in machines)
             and all(machine.disk.fails_with is None and machine.disk.capacity_bytes is None for machine in machines)
             and not out_of_sync(self._cluster)
         )
+
+    def join(self) -> None:
+        """Let brokers join that have not run until now."""
+        for machine in self._cluster.machines:
+            if not machine.starts:
+                self._start(machine)
 
     # Processes ------------------------------------------------------------------------------------------------------
 
@@ -270,6 +278,20 @@ class Faults:
             session = self._random.choice(sessions)
             self._note(f"session {session} expires")
             self._cluster.store.end_session(session)
+
+    def store_away(self) -> None:
+        """Let the ensemble be without a leader for a while: nobody reads or writes, and no session ends meanwhile."""
+        store = self._cluster.store
+        if not store.is_away:
+            self._note("the store is away")
+            store.is_away = True
+            self._later(0.1, 9.0, self._store_returns)
+
+    def _store_returns(self) -> None:
+        store = self._cluster.store
+        if store.is_away:
+            self._note("the store is back")
+            store.is_away, store.returned_at = False, self._scheduler.now
 
     def replace_controller(self) -> None:
         """Let another take the controller's place while what it had to tell is still under way, and it unaware."""
@@ -461,6 +483,7 @@ KINDS: Final[dict[str, Callable[[Faults], None]]] = {
     "slow-network": Faults.slow_network,
     "slow-readers": Faults.slow_readers,
     "expire": Faults.expire_session,
+    "store-away": Faults.store_away,
     "usurp": Faults.replace_controller,
     "clock": Faults.jump_clock,
     "power": Faults.lose_power,

@@ -38,6 +38,8 @@ LAZY: Final = (*ANYWHERE, "power-one", "wipe", "bit-flip", "damage")
 """Otherwise one machine at a time may, while all is well."""
 BOUNCE: Final = "bounce"
 """So may one that is killed just when it begins to lead; it is drawn apart from the others."""
+STORE_AWAY: Final = "store-away"
+"""The ensemble has no leader; drawn apart as well."""
 FAULTY_SECONDS: Final = 20.0
 """Most finds per second of processor time; see docs/simulator.md."""
 _SOON: Final = {"segment.bytes": "1024", "file.delete.delay.ms": "500"}
@@ -82,6 +84,9 @@ class Profile:
     """Whether there is a topic that is compacted, all the time."""
     reads_nearby: bool
     """Whether consumers read from the replicas in their own rack."""
+    adds_broker: bool
+    """Whether a fourth broker joins in the midst, and an administrator moves everything among the four: also what is
+    trimmed, compacted and copied, and what coordinators write."""
 
     @property
     def deletes(self) -> bool:
@@ -99,6 +104,8 @@ class Profile:
             chosen = pool
         if not is_synced and Random(f"bounce {seed}").random() < 0.15:
             chosen = (*chosen, BOUNCE)
+        if Random(f"store away {seed}").random() < 0.15:
+            chosen = (*chosen, STORE_AWAY)
         if faults is not None:
             is_synced = is_synced if "power" not in faults else True
             chosen = faults
@@ -118,6 +125,7 @@ class Profile:
         compacts = Random(f"compaction {seed}").random() < 0.2
         if compacts:
             settings["log.cleaner.backoff.ms"] = "500"
+        adds_broker = Random(f"fourth broker {seed}").random() < 0.2
         reads_nearby = Random(f"nearby {seed}").random() < 0.2
         if reads_nearby:
             settings.update(nearby_consumer.SETTINGS)
@@ -133,11 +141,12 @@ class Profile:
             transactional_producers=random.choice(((), (), (("tx", "one"),), (("tx", "one"), ("ty", "two")), _RIVALS)),
             transaction_version=random.choice((1, 2)),
             transformers=random.choice((0, 0, 0, 1, 2)),
-            has_administrator=random.random() < 0.3,
+            has_administrator=random.random() < 0.3 or adds_broker,
             grows=Random(f"growth {seed}").random() < 0.25,
             has_two_log_dirs=Random(f"log dirs {seed}").random() < 0.25,
             trims=Random(f"trims {seed}").random() < 0.25,
             retention=retention,
             compacts=compacts,
             reads_nearby=reads_nearby,
+            adds_broker=adds_broker,
         )

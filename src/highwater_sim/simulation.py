@@ -21,9 +21,9 @@ from highwater_history.violation import Violation
 from highwater_sim.administrator import Administrator
 from highwater_sim.agreement import disagreements
 from highwater_sim.client import PAUSE_S
-from highwater_sim.cluster import Cluster
+from highwater_sim.cluster import COORDINATOR_PARTITIONS, Cluster
 from highwater_sim.consumer import Consumer
-from highwater_sim.faults import Faults, out_of_sync
+from highwater_sim.faults import COORDINATED, Faults, out_of_sync
 from highwater_sim.group_member import GroupMember
 from highwater_sim.log_dir_mover import LogDirMover
 from highwater_sim.machine import LOG_DIRS
@@ -59,6 +59,9 @@ COMPACTED: Final = Place("compacted", 0)
 COMPACTION: Final = {"cleanup.policy": "compact", "segment.bytes": "1024", "min.cleanable.dirty.ratio": "0.01"}
 KEYS: Final = {COMPACTED: tuple("abcdefghij")}
 """Of the records there; of each the last must be there in the end."""
+BROKERS: Final = 3
+JOINS_WITHIN: Final = 0.5
+"""Of the time in which faults strike: then a fourth broker joins."""
 START_S: Final = 60.0
 HEAL_S: Final = 120.0
 DRAIN_S: Final = 120.0
@@ -101,7 +104,8 @@ class Simulation:
         self.history = History()
         self.trace = Trace(keep=keep_trace)
         log_dirs = {"log.dirs": ",".join(LOG_DIRS)} if profile.has_two_log_dirs else {}
-        self.cluster = Cluster(seed, settings={**profile.settings, **log_dirs})
+        brokers = BROKERS + profile.adds_broker
+        self.cluster = Cluster(seed, brokers=brokers, settings={**profile.settings, **log_dirs})
         self.cluster.on_bug = self._bug
         self.places = [Place(topic, index) for topic, count in TOPICS.items() for index in range(count)]
         topics = frozenset({*TOPICS, COPIES.topic, TRIMMED.topic})
@@ -151,7 +155,7 @@ class Simulation:
 
     def _start(self) -> None:
         cluster = self.cluster
-        cluster.start()
+        cluster.start(but_for=len(cluster.machines) - BROKERS)
         self._finish(cluster.spawn(self._make_topics()), START_S, "cluster-starts")
 
     def _be_faulty(self) -> None:
@@ -159,6 +163,9 @@ class Simulation:
         self._begin_reading()
         changing = self._begin_changing()
         self.faults.start()
+        if self.profile.adds_broker:
+            scheduler = self.cluster.scheduler
+            scheduler.after(scheduler.between(0, JOINS_WITHIN * self.profile.seconds), self.faults.join)
         self.cluster.scheduler.run_until(self.cluster.scheduler.now + self.profile.seconds)
         self.faults.stop()
         for task in changing:
@@ -219,10 +226,14 @@ class Simulation:
             self._consuming += [
                 cluster.spawn(
                     NearbyConsumer(
-                        cluster, f"near{machine.name}", self.history, rack=machine.name, only_committed=only_committed
+                        cluster,
+                        f"near{machine.name}",
+                        self.history,
+                        rack=machine.name,
+                        only_committed=machine is not cluster.machines[0],
                     ).run(self.places)
                 )
-                for machine, only_committed in zip(cluster.machines, (False, True, True), strict=True)
+                for machine in cluster.machines
             ]
 
     def _begin_changing(self) -> list[asyncio.Task[None]]:
@@ -231,7 +242,8 @@ class Simulation:
         changing = []
         if profile.has_administrator:
             administrator = Administrator(cluster, "admin", self.history)
-            changing.append(cluster.spawn(administrator.run(tuple(self.places), pause_s=3.0)))
+            pause_s = 1.0 if profile.adds_broker else 3.0
+            changing.append(cluster.spawn(administrator.run(self._movable(), pause_s=pause_s)))
         if profile.deletes:
             producer = Producer(cluster, "trimmed", self.history, acks=ALL, is_idempotent=True)
             self._producing.append(cluster.spawn(producer.run([TRIMMED], pause_s=profile.request_pause_s)))
@@ -253,6 +265,18 @@ class Simulation:
         if profile.grows:
             changing.append(cluster.spawn(self._grow(Administrator(cluster, "grower", self.history))))
         return changing
+
+    def _movable(self) -> tuple[Place, ...]:
+        """Return what an administrator moves."""
+        if not self.profile.adds_broker:
+            return tuple(self.places)
+        coordinated = [Place(topic, index) for topic in sorted(COORDINATED) for index in range(COORDINATOR_PARTITIONS)]
+        return (*self.places, *self._places_of_some_seeds(), *coordinated)
+
+    def _places_of_some_seeds(self) -> list[Place]:
+        profile = self.profile
+        there = {TRIMMED: profile.deletes, COMPACTED: profile.compacts, COPIES: profile.transformers > 0}
+        return [place for place, is_there in there.items() if is_there]
 
     async def _grow(self, administrator: Administrator) -> None:
         """Add partitions to a topic, each of which is written and read from then on."""
@@ -319,14 +343,9 @@ class Simulation:
         return down + out_of_sync(self.cluster)
 
     async def _drain(self, reader: Consumer) -> None:
-        for place in self.places:
+        for place in (*self.places, *self._places_of_some_seeds()):
             await reader.drain(place)
-        if self.profile.deletes:
-            await reader.drain(TRIMMED)
-        if self.profile.compacts:
-            await reader.drain(COMPACTED)
         if self.profile.transformers:
-            await reader.drain(COPIES)
             self.history.add(Copied(reader.now, SOURCE, COPIES, await self._copied_up_to(reader)))
 
     async def _copied_up_to(self, reader: Consumer) -> int:

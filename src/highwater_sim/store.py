@@ -1,6 +1,7 @@
-"""The cluster's memory as one server that never fails: a tree with versions, sessions and ephemeral nodes.
+"""The cluster's memory as one server that forgets nothing: a tree with versions, sessions and ephemeral nodes.
 
-It is what an ensemble of ZooKeepers looks like from outside. What fails is the way to it; see `coordination.py`.
+It is what an ensemble of ZooKeepers looks like from outside. It may be away for a while, as one that elects a leader;
+what fails otherwise is the way to it; see `coordination.py`.
 """
 
 from __future__ import annotations
@@ -48,6 +49,10 @@ class Store:
         self._children: dict[str, set[str]] = {"/": set()}
         self._transactions = 0
         self.sessions: set[int] = set()
+        self.is_away = False
+        """Whether the ensemble has no leader: it does nothing for anybody, and no session ends."""
+        self.returned_at = 0.0
+        """When it had a leader again, who gives every session its whole timeout."""
         self._last_session = 0
         self.on_change: list[Callable[[str, str], None]] = []
         """Called with ("node" or "children", path) for every change, after it."""

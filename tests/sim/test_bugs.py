@@ -58,6 +58,7 @@ def busy(profile: Profile, hunt: Hunt) -> Profile:
         grows=False,
         has_two_log_dirs=hunt.has_two_log_dirs,
         trims=False,
+        adds_broker=False,
     )
 
 

@@ -45,3 +45,21 @@ def test_a_log_is_left_alone_if_its_broker_ran_again_meanwhile(scene: SceneFacto
     simple.pass_time(3)
     assert machine.starts == 2
     assert damages(simple, machine) == []
+
+
+def test_no_session_ends_while_the_store_is_away_and_each_has_its_whole_timeout_then(scene: SceneFactory) -> None:
+    """As with an ensemble that elects a leader; a broker that died meanwhile is missed that much later."""
+    simple = scene()
+    simple.wait_for(simple.all_in_sync)
+    store = simple.cluster.store
+    faults = Faults(simple.cluster, simple.history, (), trace=Trace(), average_pause_s=1)
+    dead = simple.leader
+    faults.store_away()
+    dead.kill()
+    simple.wait_for(lambda: not store.is_away)
+    assert len(store.sessions) == 3
+    simple.pass_time(4)
+    assert len(store.sessions) == 3
+    simple.pass_time(4)
+    assert len(store.sessions) == 2
+    assert simple.leader is not dead

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from highwater.compiled import building, loading
+from highwater.coordination import paths
+from highwater.coordination.records import PartitionStateRecord
 from highwater_history.checks import check
 from highwater_history.history import Drain, Fault, History, Place, Poll, Send
 from highwater_sim.command import main
-from highwater_sim.faults import KINDS
-from highwater_sim.profile import ANYWHERE, BOUNCE, LAZY, SYNCED, Profile
+from highwater_sim.faults import COORDINATED, KINDS
+from highwater_sim.profile import ANYWHERE, BOUNCE, LAZY, STORE_AWAY, SYNCED, Profile
 from highwater_sim.simulation import GROWING, TOPICS, Simulation
 
 SECONDS = 10.0
@@ -49,8 +51,26 @@ def test_partitions_that_are_added_are_written_and_read_like_all_others() -> Non
     assert acknowledged <= drained
 
 
+def test_a_broker_that_joins_is_given_what_there_is_also_what_coordinators_write() -> None:
+    """Replicas and leaders move there and away again while everything else goes on."""
+    drawn = Profile.drawn(1, faults=("kill", "reset"))
+    simulation = Simulation(1, replace(drawn, adds_broker=True, has_administrator=True))
+    led: set[str] = set()
+
+    def state_written(kind: str, path: str) -> None:
+        topic = path.removeprefix(f"{paths.TOPICS}/").partition("/")[0]
+        node = simulation.cluster.store.find(path)
+        if kind == "node" and node is not None and path.endswith("/state"):
+            led.update({topic} if PartitionStateRecord.decode(path, node.data).leader == 4 else ())
+
+    simulation.cluster.store.on_change.append(state_written)
+    assert simulation.run().violations == ()
+    assert led & set(TOPICS)
+    assert led & COORDINATED
+
+
 def test_every_kind_of_fault_is_drawn_by_some_profile() -> None:
-    assert set(KINDS) == {*SYNCED, *LAZY, BOUNCE}
+    assert set(KINDS) == {*SYNCED, *LAZY, BOUNCE, STORE_AWAY}
     assert set(ANYWHERE) == set(SYNCED) & set(LAZY)
 
 
