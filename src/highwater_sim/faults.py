@@ -291,7 +291,7 @@ class Faults:
         store = self._cluster.store
         if store.is_away:
             self._note("the store is back")
-            store.is_away, store.returned_at = False, self._scheduler.now
+            store.come_back(self._scheduler.now)
 
     def replace_controller(self) -> None:
         """Let another take the controller's place while what it had to tell is still under way, and it unaware."""

@@ -57,6 +57,10 @@ class Store:
         self.on_change: list[Callable[[str, str], None]] = []
         """Called with ("node" or "children", path) for every change, after it."""
 
+    def come_back(self, now: float) -> None:
+        """Serve again."""
+        self.is_away, self.returned_at = False, now
+
     # Sessions -------------------------------------------------------------------------------------------------------
 
     def open_session(self) -> int:

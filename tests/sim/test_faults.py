@@ -52,12 +52,12 @@ def test_no_session_ends_while_the_store_is_away_and_each_has_its_whole_timeout_
     simple = scene()
     simple.wait_for(simple.all_in_sync)
     store = simple.cluster.store
-    faults = Faults(simple.cluster, simple.history, (), trace=Trace(), average_pause_s=1)
     dead = simple.leader
-    faults.store_away()
+    store.is_away = True
     dead.kill()
-    simple.wait_for(lambda: not store.is_away)
+    simple.pass_time(8)
     assert len(store.sessions) == 3
+    store.come_back(simple.cluster.scheduler.now)
     simple.pass_time(4)
     assert len(store.sessions) == 3
     simple.pass_time(4)
