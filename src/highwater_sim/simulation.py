@@ -40,7 +40,7 @@ from highwater_sim.violation import Violated
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from highwater_sim.profile import Profile
 
@@ -243,7 +243,7 @@ class Simulation:
         if profile.has_administrator:
             administrator = Administrator(cluster, "admin", self.history)
             pause_s = 1.0 if profile.adds_broker else 3.0
-            changing.append(cluster.spawn(administrator.run(self._movable(), pause_s=pause_s)))
+            changing.append(cluster.spawn(administrator.run(tuple(self._movable()), pause_s=pause_s)))
         if profile.deletes:
             producer = Producer(cluster, "trimmed", self.history, acks=ALL, is_idempotent=True)
             self._producing.append(cluster.spawn(producer.run([TRIMMED], pause_s=profile.request_pause_s)))
@@ -261,15 +261,15 @@ class Simulation:
             changing.append(cluster.spawn(trimmer.run(TRIMMED, pause_s=0.7)))
         if profile.has_two_log_dirs:
             mover = LogDirMover(cluster, "mover", self.history)
-            changing.append(cluster.spawn(mover.run(self.places, pause_s=1.0)))
+            changing.append(cluster.spawn(mover.run(self._movable(), pause_s=1.0)))
         if profile.grows:
             changing.append(cluster.spawn(self._grow(Administrator(cluster, "grower", self.history))))
         return changing
 
-    def _movable(self) -> tuple[Place, ...]:
-        """Return what an administrator moves."""
+    def _movable(self) -> Sequence[Place]:
+        """Return what is moved, between brokers and between log dirs."""
         if not self.profile.adds_broker:
-            return tuple(self.places)
+            return self.places
         coordinated = [Place(topic, index) for topic in sorted(COORDINATED) for index in range(COORDINATOR_PARTITIONS)]
         return (*self.places, *self._places_of_some_seeds(), *coordinated)
 
