@@ -1,6 +1,7 @@
 """The shipped broker, three times, in virtual time."""
 
 import asyncio
+import errno
 import functools
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
@@ -54,7 +55,7 @@ from highwater_sim import nearby_consumer
 from highwater_sim.agreement import disagreements
 from highwater_sim.cluster import Cluster
 from highwater_sim.coordination import STORE_HOST
-from highwater_sim.machine import DATA, PORT, Machine
+from highwater_sim.machine import DATA, LOG_DIRS, PORT, Machine
 from highwater_sim.nearby_consumer import NearbyConsumer
 from highwater_sim.rest import unrest
 from highwater_sim.simulation import without_collector
@@ -305,6 +306,33 @@ def test_what_moved_away_from_a_broker_whose_session_had_ended_is_deleted_when_i
     assert folders(away) == {"t-1"}
     assert away.node is not None
     assert {str(held.name) for held in away.node.partitions} == {"t-1"}
+
+
+def test_a_replica_that_finds_another_log_dir_is_counted_on_again() -> None:
+    """Its first one failed without the broker's knowing, so that it said that it could not follow, and then it could.
+
+    Its leader called it in sync, the controller wrote that it was not, in a new epoch, and so on.
+    """
+    cluster = Cluster(seed=7, settings={"log.dirs": ",".join(LOG_DIRS)})
+    run = functools.partial(finished, cluster)
+    with without_collector(cluster.dispose):
+        cluster.start()
+        cluster.scheduler.run_until(2.0)
+        boss = controller(cluster)
+        assert run(create(boss, "t")) == ErrorCode.NONE
+        back = next(machine for machine in cluster.machines if machine.broker_id != boss)
+        staying = [machine.broker_id for machine in cluster.machines if machine is not back]
+        [emptied] = [path for path in LOG_DIRS if back.disk.exists(Path(path) / "t-0")]
+        assert run(move(boss, "t", staying)) == ErrorCode.NONE
+        cluster.scheduler.run_until(cluster.scheduler.now + 2.0)
+        back.disk.fails_with, back.disk.fails_in = errno.EIO, emptied.strip("/")
+        assert run(move(boss, "t", [*staying, back.broker_id])) == ErrorCode.NONE
+        cluster.scheduler.run_until(cluster.scheduler.now + 2.0)
+        path = paths.partition_state("t", 0)
+        state = PartitionStateRecord.decode(path, cluster.store.read(path).data)
+        assert set(state.isr) == {*staying, back.broker_id}
+        cluster.scheduler.run_until(cluster.scheduler.now + 2.0)
+        assert PartitionStateRecord.decode(path, cluster.store.read(path).data) == state
 
 
 def folders(machine: Machine) -> set[str]:

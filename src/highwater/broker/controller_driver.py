@@ -28,6 +28,7 @@ from highwater.controller.events import (
     IsrNoticed,
     LogDirsFailed,
     ReplicasFailed,
+    ReplicasServed,
     ReplicasStopped,
     ShutdownAsked,
     WriteAssignments,
@@ -227,6 +228,12 @@ class ControllerDriver:
     def replicas_failed(self, broker: BrokerId, registration: int, names: frozenset[TopicPartition]) -> None:
         """Let others lead what a broker cannot serve."""
         self._spawn(self._happens_quietly(ReplicasFailed(broker, registration, names)))
+
+    def replicas_served(self, broker: BrokerId, registration: int, names: frozenset[TopicPartition]) -> None:
+        """Count on a broker again where it serves what it could not serve before: in another log dir, perhaps."""
+        office = self._office
+        if office is not None and (mended := office.core.broken_on(broker, names)):
+            self._spawn(self._happens_quietly(ReplicasServed(broker, registration, mended)))
 
     def deposed(self) -> None:
         """Step down: a broker has heard of a newer controller."""

@@ -78,6 +78,9 @@ class Reports(Protocol):
     def replicas_failed(self, broker: BrokerId, registration: int, names: frozenset[TopicPartition]) -> None:
         """A broker cannot serve its replicas."""
 
+    def replicas_served(self, broker: BrokerId, registration: int, names: frozenset[TopicPartition]) -> None:
+        """A broker leads or follows as it was told."""
+
     def deposed(self) -> None:
         """A broker has heard of a newer controller."""
 
@@ -229,14 +232,15 @@ class Messenger:
     def _roles_taken(self, response: LeaderAndIsrResponse, request: LeaderAndIsrRequest) -> None:
         _check(response.error_code)
         topic_names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
-        failed = frozenset(
-            TopicPartition(topic_names[topic.topic_id], answer.partition_index)
-            for topic in response.topics
-            for answer in topic.partition_errors
-            if answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        )
-        if failed:
-            self._reports.replicas_failed(self._broker, self.registration, failed)
+        answers: dict[int, set[TopicPartition]] = {ErrorCode.NONE: set(), ErrorCode.KAFKA_STORAGE_ERROR: set()}
+        for topic in response.topics:
+            for answer in topic.partition_errors:
+                if answer.error_code in answers:
+                    answers[answer.error_code].add(TopicPartition(topic_names[topic.topic_id], answer.partition_index))
+        if served := answers[ErrorCode.NONE]:
+            self._reports.replicas_served(self._broker, self.registration, frozenset(served))
+        if failed := answers[ErrorCode.KAFKA_STORAGE_ERROR]:
+            self._reports.replicas_failed(self._broker, self.registration, frozenset(failed))
 
     def _stopped(self, response: StopReplicaResponse) -> None:
         _check(response.error_code)

@@ -28,6 +28,7 @@ from highwater.controller.events import (
     MovesAsked,
     PartitionsAdded,
     ReplicasFailed,
+    ReplicasServed,
     ReplicasStopped,
     ShutdownAsked,
     StatesWritten,
@@ -92,6 +93,8 @@ class Controller:
                 ]
             case ReplicasFailed(broker, registration, partitions):
                 return self._failed(broker, partitions) if self._is_registered(broker, registration) else []
+            case ReplicasServed(broker, registration, partitions):
+                return self._served(broker, partitions) if self._is_registered(broker, registration) else []
             case ShutdownAsked(broker, registration):
                 return self._relieve(broker) if self._is_registered(broker, registration) else []
             case ElectionAsked(kind, partitions):
@@ -130,6 +133,11 @@ class Controller:
     def replicas_on(self, broker: BrokerId) -> frozenset[TopicPartition]:
         """Return the partitions that a broker holds a replica of."""
         return frozenset(name for name, partition in self._all() if broker in partition.holders)
+
+    def broken_on(self, broker: BrokerId, names: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return those of these partitions of which a broker has said that it cannot serve its replica."""
+        found = ((name, self.find(name)) for name in names)
+        return frozenset(name for name, partition in found if partition is not None and broker in partition.broken)
 
     def _is_registered(self, broker: BrokerId, registration: int) -> bool:
         """Return whether a process of a broker's is the one that is there now.
@@ -182,6 +190,14 @@ class Controller:
             if partition is not None:
                 partition.broken |= {broker}
         return [TellEverybody(partitions), *self._repair(partitions)]
+
+    def _served(self, broker: BrokerId, partitions: frozenset[TopicPartition]) -> list[Effect]:
+        mended = self.broken_on(broker, partitions)
+        for name in mended:
+            partition = self.find(name)
+            assert partition is not None, "it was found a moment ago"
+            partition.broken -= {broker}
+        return [TellEverybody(mended), *self._repair(mended)] if mended else []
 
     # Topics go ------------------------------------------------------------------------------------------------------
 

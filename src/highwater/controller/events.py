@@ -104,6 +104,15 @@ class ReplicasFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicasServed:
+    """A broker serves its replicas of these partitions; of some it may have said before that it cannot."""
+
+    broker: BrokerId
+    registration: int
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
 class ShutdownAsked:
     """A broker wants to stop, and to be relieved first."""
 
@@ -152,6 +161,7 @@ Event: TypeAlias = (
     | ReplicasStopped
     | LogDirsFailed
     | ReplicasFailed
+    | ReplicasServed
     | ShutdownAsked
     | ElectionAsked
     | BalanceDue

@@ -89,6 +89,9 @@ class Office:
     def replicas_failed(self, broker: BrokerId, registration: int, names: frozenset[TopicPartition]) -> None:
         raise AssertionError(f"no answer names {names} of broker {broker}, {registration}")
 
+    def replicas_served(self, broker: BrokerId, registration: int, names: frozenset[TopicPartition]) -> None:
+        raise AssertionError(f"no answer names {names} of broker {broker}, {registration}")
+
 
 def told(tell: Callable[[Messenger], None], *answers: ErrorCode | KafkaError) -> tuple[MoodyBroker, Office]:
     """Tell a broker something, wait until it has heard it, and return what it took."""

@@ -21,6 +21,7 @@ from highwater.controller.events import (
     MovesAsked,
     PartitionsAdded,
     ReplicasFailed,
+    ReplicasServed,
     ReplicasStopped,
     ShutdownAsked,
     StatesWritten,
@@ -195,6 +196,27 @@ def test_a_replica_whose_disk_failed_does_not_lead() -> None:
     world = World(topic("a", partition(ONE, TWO)))
     world.happens(ReplicasFailed(ONE, ALL[ONE], frozenset({A0})))
     assert world.of() == Leadership(TWO, LeaderEpoch(1), (TWO,))
+
+
+def test_a_replica_that_is_served_again_may_be_in_sync_and_lead() -> None:
+    """Found by the simulator: a broker put a replica into another log dir, after one that failed without its knowing.
+
+    Its leader called it in sync, the controller wrote that it was not, in a new epoch, and so on.
+    """
+    world = World(topic("a", partition(ONE, TWO)))
+    world.happens(ReplicasFailed(TWO, ALL[TWO], frozenset({A0})))
+    assert world.of().isr == (ONE,)
+    world.happens(ReplicasServed(TWO, ALL[TWO] - 1, frozenset({A0})))  # an earlier process of that broker
+    world.leader_writes_isr(A0, (ONE, TWO))
+    world.happens(IsrNoticed({A0: world.store[A0]}))
+    assert world.of().isr == (ONE,)
+    told = world.happens(ReplicasServed(TWO, ALL[TWO], frozenset({A0})))
+    assert told == [TellEverybody(frozenset({A0}))]
+    world.leader_writes_isr(A0, (ONE, TWO))
+    world.happens(IsrNoticed({A0: world.store[A0]}))
+    assert world.of().isr == (ONE, TWO)
+    world.happens(lost(ONE))
+    assert world.of().leader == TWO
 
 
 def test_what_has_gone_since_somebody_asked_for_a_change_is_not_changed() -> None:
@@ -394,7 +416,7 @@ MOVES = st.one_of(
     st.tuples(st.just("brokers"), st.dictionaries(BROKERS, st.integers(1, 3))),
     st.tuples(st.just("isr"), NAMES, st.permutations([ONE, TWO, THREE, FOUR]), st.booleans()),
     st.tuples(st.just("shutdown"), BROKERS),
-    st.tuples(st.just("failed"), BROKERS, NAMES),
+    st.tuples(st.sampled_from(["failed", "served"]), BROKERS, NAMES),
     st.tuples(st.just("elect"), st.sampled_from(ElectionKind), NAMES),
     st.tuples(st.just("move"), NAMES, st.one_of(st.none(), REPLICAS)),
     st.tuples(st.just("stopped"), BROKERS, NAMES),
@@ -440,6 +462,8 @@ def _happen(world: World, move: tuple[object, ...]) -> None:  # noqa: C901 - one
             world.happens(ShutdownAsked(BrokerId(broker), core.brokers.get(BrokerId(broker), 0)))
         case ("failed", int() as broker, TopicPartition() as name):
             world.happens(ReplicasFailed(BrokerId(broker), core.brokers.get(BrokerId(broker), 0), frozenset({name})))
+        case ("served", int() as broker, TopicPartition() as name):
+            world.happens(ReplicasServed(BrokerId(broker), core.brokers.get(BrokerId(broker), 0), frozenset({name})))
         case ("elect", ElectionKind() as kind, TopicPartition() as name):
             world.happens(ElectionAsked(kind, (name,)))
         case ("move", TopicPartition() as name, target):
