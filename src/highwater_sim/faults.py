@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from highwater.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from highwater.coordination import paths
-from highwater.coordination.records import PartitionStateRecord, TopicRecord, decode_controller
+from highwater.coordination.records import decode_controller
 from highwater.model.ids import BrokerId
 from highwater_history.history import Fault
 from highwater_sim.cluster import CLIENTS
 from highwater_sim.coordination import STORE_HOST
 from highwater_sim.damage import FlippedBit, damage_a_file, flip_a_bit
 from highwater_sim.ends import ProtocolEnd
+from highwater_sim.in_sync import has_replicas_elsewhere, out_of_sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -497,30 +498,3 @@ KINDS: Final[dict[str, Callable[[Faults], None]]] = {
     "slow-disk": Faults.slow_disk,
 }
 """Every fault by its name."""
-
-
-def out_of_sync(cluster: Cluster) -> list[str]:
-    """Return what is not in sync everywhere it should be, or is led by nobody."""
-    found = []
-    for topic in cluster.store.children(paths.TOPICS):
-        node = cluster.store.read(paths.topic(topic))
-        record = TopicRecord.decode(paths.topic(topic), node.data)
-        for index, replicas in sorted(record.replicas.items()):
-            path = paths.partition_state(topic, index)
-            state = cluster.store.find(path)
-            if state is None:
-                found.append(f"{topic}-{index} has no state")
-                continue
-            decoded = PartitionStateRecord.decode(path, state.data)
-            if set(decoded.isr) != set(replicas) or decoded.leader < 0:
-                found.append(f"{topic}-{index}: leader {decoded.leader}, in sync {decoded.isr} of {replicas}")
-    return found
-
-
-def has_replicas_elsewhere(cluster: Cluster, brokers: set[int]) -> bool:
-    """Return whether every partition has a replica on another broker than these."""
-    for topic in cluster.store.children(paths.TOPICS):
-        record = TopicRecord.decode(paths.topic(topic), cluster.store.read(paths.topic(topic)).data)
-        if any(brokers.issuperset(replicas) for replicas in record.replicas.values()):
-            return False
-    return True

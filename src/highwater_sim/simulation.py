@@ -23,8 +23,9 @@ from highwater_sim.agreement import disagreements
 from highwater_sim.client import PAUSE_S
 from highwater_sim.cluster import COORDINATOR_PARTITIONS, Cluster
 from highwater_sim.consumer import Consumer
-from highwater_sim.faults import COORDINATED, Faults, out_of_sync
+from highwater_sim.faults import COORDINATED, Faults
 from highwater_sim.group_member import GroupMember
+from highwater_sim.in_sync import out_of_sync
 from highwater_sim.log_dir_mover import LogDirMover
 from highwater_sim.machine import LOG_DIRS
 from highwater_sim.modern_member import ModernMember
