@@ -41,8 +41,8 @@ class JavaLoad:
     records: int
 
 
-JAVA_SMALL: Final = JavaLoad(record_bytes=100, records=3_000_000)
-JAVA_LARGE: Final = JavaLoad(record_bytes=1_000, records=600_000)
+JAVA_SMALL: Final = JavaLoad(record_bytes=100, records=15_000_000)
+JAVA_LARGE: Final = JavaLoad(record_bytes=1_000, records=3_000_000)
 
 
 def produce_java(arena: Arena, load: JavaLoad) -> list[Metric]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from highwater.model.errors import ErrorCode, KafkaError, StorageError
 from highwater.model.ids import NO_BROKER, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from highwater.broker.appends import Appends
     from highwater.broker.log_syncer import LogSyncer
+    from highwater.broker.partition_partners import CommitWaiter, DataWaiter, IsrKeeper, Receipt
     from highwater.storage.file_region import FileRegion
     from highwater.storage.log import Log, Staged
 
@@ -26,48 +27,6 @@ EVERYTHING: Final = 2**31 - 1
 """Enough bytes to satisfy any waiting fetch."""
 NEVER: Final = 2**63 - 1
 """Kafka's default of `flush.messages` and `flush.ms`: leave it to the operating system."""
-
-
-class Receipt(Protocol):
-    """What a staged append is answered with; a failed write marks it."""
-
-    error_code: int
-    base_offset: int
-
-
-class DataWaiter(Protocol):
-    """A fetch that follows this partition."""
-
-    def data_arrived(self, size_bytes: int) -> None:
-        """More can be read now than before, by about `size_bytes`."""
-
-
-class CommitWaiter(Protocol):
-    """A produce that waits for the high watermark, or for the disk.
-
-    It is told in the midst of a follower's fetch, which goes on afterwards: it may answer somebody, but not append.
-    """
-
-    def committed(self) -> None:
-        """Everything that was waited for in this partition is committed."""
-
-    def refused(self, code: ErrorCode) -> None:
-        """It will not be committed here, or not by as many replicas as were asked for."""
-
-
-class IsrKeeper(Protocol):
-    """Who has the cluster agree upon in-sync replicas; it also knows the time, and how far behind is too far."""
-
-    broker_id: BrokerId
-    max_lag_ms: int
-    pushes_watermark: bool
-    """Whether followers are told a new watermark at once, because consumers read from them."""
-
-    def now_ms(self) -> int:
-        """Return the time of a clock that never jumps."""
-
-    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
-        """Have the cluster agree; `partition` is told of the outcome."""
 
 
 class Partition:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from highwater.broker.log_configs import log_config
 from highwater.broker.log_dir_moves import LogDirMoves
-from highwater.broker.partition import IsrKeeper, Partition
+from highwater.broker.partition import Partition
 from highwater.config.settings import replication, transactions
 from highwater.model.errors import StorageError
 from highwater.model.ids import NO_BROKER, Offset
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from highwater.broker.appends import Appends
     from highwater.broker.log_syncer import LogSyncer
+    from highwater.broker.partition_partners import IsrKeeper
     from highwater.broker.partition_role import PartitionRole
     from highwater.broker.partitions import Partitions
     from highwater.broker.recompression import Recompression
