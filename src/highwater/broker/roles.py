@@ -25,6 +25,7 @@ from highwater.protocol.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
+    LeaderAndIsrTopicState,
 )
 from highwater.protocol.messages.stop_replica import (
     StopReplicaPartitionError,
@@ -103,8 +104,9 @@ class Roles:
         self._topics = topics
         self._replicas = replicas
         self._turn = asyncio.Lock()
-        self._configs: dict[str, dict[str, str]] = {}
-        """Of topics whose partitions we were given before we were told about the topic."""
+        self._configs: dict[TopicId, dict[str, str]] = {}
+        """Of topics whose partitions we were given before we were told about the topic; not by name, which may be that
+        of a topic that we still know and that was deleted."""
         self._followed: dict[TopicPartition, PartitionRole] = {}
         self.told = asyncio.Event()
         """Set once a controller has told us about the cluster."""
@@ -123,7 +125,7 @@ class Roles:
         led = [(name, role) for name, role in self._followed.items() if role.leader == self._broker_id]
         self._followed.clear()
         for name, role in led:
-            self._take(name, replace(role, leader=NO_BROKER), self._settings(name.topic))
+            self._take(name, replace(role, leader=NO_BROKER), self._settings(name.topic, role.topic_id))
         self._followed.clear()
 
     # The three tellings ---------------------------------------------------------------------------------------------
@@ -132,14 +134,14 @@ class Roles:
         """Lead and follow what the controller wants."""
         async with self._turn:
             self._check(request.controller_epoch, request.broker_epoch)
-            await self._know_configs(topic.topic_name for topic in request.topic_states)
+            await self._know_configs(request.topic_states)
             self._check(request.controller_epoch, request.broker_epoch)  # We may have registered anew meanwhile.
             self._heard_of(request.controller_id, request.controller_epoch)
             response = LeaderAndIsrResponse()
             count = 0
             for topic in request.topic_states:
                 answer = LeaderAndIsrTopicError(topic_id=topic.topic_id)
-                settings = self._settings(topic.topic_name)
+                settings = self._settings(topic.topic_name, TopicId(topic.topic_id))
                 for state in topic.partition_states:
                     name = TopicPartition(topic.topic_name, state.partition_index)
                     code = self._take(name, _role(TopicId(topic.topic_id), state), settings)
@@ -172,13 +174,13 @@ class Roles:
         """Know what clients may ask about the cluster."""
         async with self._turn:
             self._check(request.controller_epoch, request.broker_epoch)
-            alive = [topic for topic in request.topic_states if not _is_deleted(topic)]
-            await self._know_configs(topic.topic_name for topic in alive)
+            await self._know_configs([topic for topic in request.topic_states if not _is_deleted(topic)])
             self._check(request.controller_epoch, request.broker_epoch)
             self._heard_of(request.controller_id, request.controller_epoch)
             self._cluster.learn(map(_live, request.live_brokers), now_s=asyncio.get_running_loop().time())
             for topic in request.topic_states:
                 if _is_deleted(topic):
+                    self._configs.pop(TopicId(topic.topic_id), None)
                     self._forget_topic(topic.topic_name)
                 else:
                     self._learn_topic(topic)
@@ -187,6 +189,7 @@ class Roles:
                 for known in list(self._topics):
                     if known.name not in named:
                         self._forget_topic(known.name)
+                self._configs.clear()  # Topics that were not named are gone, whose partitions we were given.
                 self._drop_strays()
             self.told.set()
             return UpdateMetadataResponse()
@@ -265,15 +268,26 @@ class Roles:
 
     # Topics ---------------------------------------------------------------------------------------------------------
 
-    async def _know_configs(self, names: Iterable[str]) -> None:
+    async def _know_configs(self, told: Iterable[LeaderAndIsrTopicState | UpdateMetadataTopicState]) -> None:
         """Read the configs of topics that we hear of for the first time."""
-        new = [name for name in names if name not in self._topics and name not in self._configs]
-        for name, node in zip(new, await self._store.read_many([paths.topic_config(n) for n in new]), strict=True):
-            self._configs[name] = {} if node is None else records.decode_configs(paths.topic_config(name), node.data)
+        new = {
+            TopicId(topic.topic_id): paths.topic_config(topic.topic_name)
+            for topic in told
+            if not self._knows(topic.topic_name, TopicId(topic.topic_id)) and topic.topic_id not in self._configs
+        }
+        nodes = await self._store.read_many(list(new.values()))
+        for (topic_id, path), node in zip(new.items(), nodes, strict=True):
+            self._configs[topic_id] = {} if node is None else records.decode_configs(path, node.data)
 
-    def _settings(self, name: str) -> TopicSettings:
+    def _knows(self, name: str, topic_id: TopicId) -> bool:
+        known = self._topics.get(name)
+        return known is not None and known.id == topic_id
+
+    def _settings(self, name: str, topic_id: TopicId) -> TopicSettings:
         topic = self._topics.get(name)
-        return topic.settings if topic is not None else TopicSettings.resolve(self._config, self._configs.get(name, {}))
+        if topic is not None and topic.id == topic_id:
+            return topic.settings
+        return TopicSettings.resolve(self._config, self._configs.get(topic_id, {}))
 
     def _learn_topic(self, told: UpdateMetadataTopicState) -> None:
         known = self._topics.get(told.topic_name)
@@ -290,14 +304,13 @@ class Roles:
             else:
                 events.error("metadata_with_gaps", topic=told.topic_name, partition=state.partition_index)
         if known is None:
-            configs = self._configs.pop(told.topic_name)
+            configs = self._configs.pop(TopicId(told.topic_id))
             settings = TopicSettings.resolve(self._config, configs)
             self._topics.put(Topic(told.topic_name, TopicId(told.topic_id), partitions, configs, settings))
         elif len(partitions) > before:
             self._topics.changed(told.topic_name)
 
     def _forget_topic(self, name: str) -> None:
-        self._configs.pop(name, None)
         known = self._topics.get(name)
         if known is not None:
             self._topics.remove(known)
