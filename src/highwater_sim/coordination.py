@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 STORE_HOST: Final = "zookeeper"
 RECONNECT_S: Final = (0.05, 1.0)
+_LOOKS_EVERY_S: Final = 0.5
 
 AnswerT = TypeVar("AnswerT")
 
@@ -116,10 +117,13 @@ class SimCoordination:
         self._session_watchers.append(on_state)
 
     async def close(self) -> None:
-        """End the session: our ephemeral nodes go."""
+        """End the session: our ephemeral nodes go, at once if the store hears of it."""
         self._is_closed = True
         self._stop_listening()
-        self._store.end_session(self._session)
+        if self._can_reach_store:
+            self._store.end_session(self._session)
+        else:
+            self._expire()
         self._watchers.clear()
         self._become(SessionState.LOST)
 
@@ -221,13 +225,12 @@ class SimCoordination:
         """Beat now and then; after a silence as long as the session's timeout, the store ends the session."""
         if self._is_closed:
             return
-        now = self._scheduler.now
         if self._can_be_heard and self._can_hear:
             if self._is_broken:
                 self._lost_touch()
             else:
                 self._reached()
-        elif not self._store.is_away and now - max(self._heard_at, self._store.returned_at) >= self._timeout_s:
+        elif self._is_overdue:
             self._store.end_session(self._session)
         elif self._state is SessionState.CONNECTED and not self._loop.is_paused:
             self._lost_touch()
@@ -240,6 +243,19 @@ class SimCoordination:
             else (self._scheduler.between(*RECONNECT_S))
         )
         self._scheduler.after(min(pause, 1.0), self._keep_in_touch)
+
+    @property
+    def _is_overdue(self) -> bool:
+        """Whether the store has heard nothing of us for the session's timeout, and was there to notice."""
+        since = max(self._heard_at, self._store.returned_at)
+        return not self._store.is_away and self._scheduler.now - since >= self._timeout_s
+
+    def _expire(self) -> None:
+        """End a session that nobody keeps alive any more, when it is overdue."""
+        if self._is_overdue:
+            self._store.end_session(self._session)
+        elif self._store.is_open(self._session):
+            self._scheduler.after(_LOOKS_EVERY_S, self._expire)
 
     def _reached(self) -> None:
         """Be heard: find out whether the session lives, and go on with it or with a new one."""

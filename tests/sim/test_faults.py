@@ -5,6 +5,7 @@ from collections.abc import Callable
 from tests.sim.conftest import Scene
 
 from highwater_history.history import Fault
+from highwater_sim.coordination import STORE_HOST
 from highwater_sim.faults import Faults
 from highwater_sim.machine import Machine
 from highwater_sim.trace import Trace
@@ -45,6 +46,21 @@ def test_a_log_is_left_alone_if_its_broker_ran_again_meanwhile(scene: SceneFacto
     simple.pass_time(3)
     assert machine.starts == 2
     assert damages(simple, machine) == []
+
+
+def test_the_session_of_a_broker_that_stops_while_it_cannot_reach_the_store_ends_by_its_timeout(
+    scene: SceneFactory,
+) -> None:
+    simple = scene()
+    simple.wait_for(simple.all_in_sync)
+    machine, store = simple.leader, simple.cluster.store
+    simple.cluster.network.block(machine.name, STORE_HOST)
+    machine.stop()
+    simple.wait_for(lambda: not machine.is_up)
+    stopped_at = simple.cluster.scheduler.now
+    assert len(store.sessions) == 3
+    simple.wait_for(lambda: len(store.sessions) == 2)
+    assert simple.cluster.scheduler.now - stopped_at > 1
 
 
 def test_no_session_ends_while_the_store_is_away_and_each_has_its_whole_timeout_then(scene: SceneFactory) -> None:
