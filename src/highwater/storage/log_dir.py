@@ -55,8 +55,8 @@ class LogDir:
         """What was checked since a stop that was not clean."""
         self.expected: set[TopicPartition] = set()
         """What was being copied to this log dir when the broker stopped."""
-        self.moved_away: dict[TopicPartition, Path] = {}
-        """What had been set aside, but not removed, when the broker stopped."""
+        self.moved_away: dict[TopicPartition, list[Path]] = {}
+        """What had been set aside, but not removed, when the broker stopped; by more than one move, perhaps."""
         self._deleted = 0
         self.notes: list[str] = []
         """One sentence for each checkpoint that could not be read."""
@@ -123,7 +123,7 @@ class LogDir:
     def _find_set_aside(self, match: re.Match[str]) -> None:
         name, folder = TopicPartition(match["topic"], int(match["partition"])), self.path / match[0]
         if match["suffix"] == MOVED_FOLDER_SUFFIX:
-            self.moved_away[name] = folder
+            self.moved_away.setdefault(name, []).append(folder)
         else:
             self.expected.add(name)
             self.remove_detached(folder)
@@ -301,9 +301,12 @@ class LogDir:
         with self._disk_may_fail("sync"):
             self._files.sync_folder(self.path)
 
-    def extent(self, name: TopicPartition) -> tuple[int, int]:
-        """Return the base offset and the size of a log's last segment: of two copies, the larger is the newer."""
-        return max(_segments(self._files.list(self.path / str(name))), default=(0, 0))
+    def extent(self, name: TopicPartition, folder: Path | None = None) -> tuple[int, int]:
+        """Return the base offset and the size of a log's last segment: of two copies, the larger is the newer.
+
+        `folder` is where it lies if it was set aside.
+        """
+        return max(_segments(self._files.list(folder or self.path / str(name))), default=(0, 0))
 
     @contextmanager
     def _disk_may_fail(self, action: str) -> Iterator[None]:

@@ -13,15 +13,19 @@ def settle_moves(log_dirs: Sequence[LogDir]) -> list[str]:
     """Finish or take back what is in between; return a sentence for each. Raises StorageError, OSError."""
     readable = [log_dir for log_dir in log_dirs if log_dir.is_readable]
     notes: list[str] = []
-    for log_dir in readable:
-        for name, folder in list(log_dir.moved_away.items()):
-            if any(other.holds(name) for other in readable):
-                log_dir.remove_detached(folder)
-                notes.append(f"{name} has moved away from {log_dir.path}")
-            elif len(readable) == len(log_dirs):
-                log_dir.restore(name, folder)
-                notes.append(f"{name} did not leave {log_dir.path}")
-            del log_dir.moved_away[name]
+    for name in sorted({name for log_dir in readable for name in log_dir.moved_away}):
+        aside = [(log_dir, folder) for log_dir in readable for folder in log_dir.moved_away.pop(name, ())]
+        if not any(log_dir.holds(name) for log_dir in readable):
+            if len(readable) < len(log_dirs):
+                continue
+            # One that moved there and back in a short time was set aside by each move: the last one has everything.
+            newest = max(aside, key=lambda item: item[0].extent(name, item[1]))
+            aside.remove(newest)
+            newest[0].restore(name, newest[1])
+            notes.append(f"{name} did not leave {newest[0].path}")
+        for log_dir, folder in aside:
+            log_dir.remove_detached(folder)
+            notes.append(f"{name} has moved away from {log_dir.path}")
     for number, log_dir in enumerate(readable):
         for other in readable[number + 1 :]:
             for name in sorted(log_dir.partitions & other.partitions):

@@ -71,6 +71,26 @@ def test_what_was_set_aside_is_put_back_when_no_copy_has_its_name(disks: tuple[P
     assert len(notes) == 1
 
 
+@pytest.mark.parametrize("back_in", [0, 1])
+def test_of_what_several_moves_set_aside_the_last_is_put_back(disks: tuple[Path, Path], back_in: int) -> None:
+    """Found by the simulator: moved there and back within a minute, and then the power was cut before the last name was
+    on the disk. What the first move had set aside, which had nothing in it, was taken for the log.
+    """
+    first, second = disks[back_in], disks[1 - back_in]
+    write(first, "t-0.1-moved", batches=0)
+    write(first, "t-0.2-future", batches=3)
+    write(first, "t-0.4-moved", batches=1)
+    write(second, "t-0.3-moved", batches=3)
+    log_dirs, notes = settled(*disks)
+    assert not log_dirs[back_in].holds(NAME)
+    assert log_dirs[1 - back_in].holds(NAME)
+    log = log_dirs[1 - back_in].open_log(NAME, LogConfig(), now_ms=NOW_MS)
+    assert log.log_end_offset == 3
+    assert folders(first) == []
+    assert folders(second) == ["t-0"]
+    assert len(notes) == 3
+
+
 def test_what_was_set_aside_goes_when_the_copy_has_its_name(disks: tuple[Path, Path]) -> None:
     write(disks[0], "t-0.1-moved", batches=3)
     write(disks[1], "t-0", batches=3)
